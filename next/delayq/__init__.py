@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from delayq.core.backoff import Exponential as Exponential
     from delayq.core.backoff import Fixed as Fixed
     from delayq.core.backoff import Steps as Steps
+    from delayq.core.control_flow import Discard as Discard
+    from delayq.core.control_flow import Fail as Fail
+    from delayq.core.control_flow import JobCancelled as JobCancelled
+    from delayq.core.control_flow import JobSignal as JobSignal
+    from delayq.core.control_flow import JobTimedOut as JobTimedOut
+    from delayq.core.control_flow import Retry as Retry
+    from delayq.core.control_flow import Snooze as Snooze
+    from delayq.core.control_flow import WorkerShutdown as WorkerShutdown
     from delayq.core.errors import BackendError as BackendError
     from delayq.core.errors import BackendFull as BackendFull
     from delayq.core.errors import BackendUnavailable as BackendUnavailable
@@ -34,14 +42,6 @@ if TYPE_CHECKING:
     from delayq.core.failure_groups import FailedGroup as FailedGroup
     from delayq.core.failure_groups import FailedGroups as FailedGroups
     from delayq.core.job_spec import JobSpec as JobSpec
-    from delayq.core.signals import Discard as Discard
-    from delayq.core.signals import Fail as Fail
-    from delayq.core.signals import JobCancelled as JobCancelled
-    from delayq.core.signals import JobSignal as JobSignal
-    from delayq.core.signals import JobTimedOut as JobTimedOut
-    from delayq.core.signals import Retry as Retry
-    from delayq.core.signals import Snooze as Snooze
-    from delayq.core.signals import WorkerShutdown as WorkerShutdown
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -80,7 +80,7 @@ _MODULES: Final = {
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_spec": "JobSpec",
-    "core.signals": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
+    "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",

@@ -16,8 +16,8 @@ from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.url import Address
-from delayq.redis.failed_operations import FailedOperations
 from delayq.redis.keys import Keys
+from delayq.redis.operations.operations import Operations
 from delayq.redis.session import Session
 from delayq.settings.model import Settings, load_settings
 
@@ -125,7 +125,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         return _result_of(await self.wait(timeout), self.id)
 
 
-class AsyncDelayQ(FailedOperations[AsyncJobRef]):
+class AsyncDelayQ(Operations[AsyncJobRef]):
     """The client for asyncio. Event loops may share one.
 
     `url` is redis://, rediss:// or unix://; without one it is that of the settings (docs/settings.md), or else the
@@ -161,7 +161,7 @@ class AsyncDelayQ(FailedOperations[AsyncJobRef]):
 
 
 def blocking(
-    operation: "Callable[Concatenate[FailedOperations[JobRef], P], Coroutine[Any, Any, T]]",
+    operation: "Callable[Concatenate[Operations[JobRef], P], Coroutine[Any, Any, T]]",
 ) -> "Blocking[P, T]":
     """Turn an operation into a method of DelayQ. The signature stays; only the `await` goes."""
 
@@ -173,7 +173,7 @@ def blocking(
 
 
 def iterating(
-    operation: "Callable[Concatenate[FailedOperations[JobRef], P], AsyncIterator[T]]",
+    operation: "Callable[Concatenate[Operations[JobRef], P], AsyncIterator[T]]",
 ) -> "Callable[Concatenate[DelayQ, P], Iterator[T]]":
     """Turn an operation that yields into a method of DelayQ that does."""
 
@@ -215,44 +215,44 @@ class DelayQ:
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
         executor = Executor(BlockingLeaf(_address_of(settings)))
         session = Session(executor, Keys(settings.prefix), settings.options())
-        self._operations: FailedOperations[JobRef] = FailedOperations(session, partial(JobRef, self))
+        self._operations: Operations[JobRef] = Operations(session, partial(JobRef, self))
 
-    schedule = blocking(FailedOperations[JobRef].schedule)
-    schedule_many = blocking(FailedOperations[JobRef].schedule_many)
-    push_raw = blocking(FailedOperations[JobRef].push_raw)
-    cancel = blocking(FailedOperations[JobRef].cancel)
-    archive = blocking(FailedOperations[JobRef].archive)
-    reschedule = blocking(FailedOperations[JobRef].reschedule)
-    run_now = blocking(FailedOperations[JobRef].run_now)
-    retry = blocking(FailedOperations[JobRef].retry)
-    forget = blocking(FailedOperations[JobRef].forget)
-    get = blocking(FailedOperations[JobRef].get)
-    look_elsewhere = blocking(FailedOperations[JobRef].look_elsewhere)
-    wait = blocking(FailedOperations[JobRef].wait)
-    list_jobs = blocking(FailedOperations[JobRef].list_jobs)
-    iter_jobs = iterating(FailedOperations[JobRef].iter_jobs)
-    iter_failed = iterating(FailedOperations[JobRef].iter_failed)
-    failed_groups = blocking(FailedOperations[JobRef].failed_groups)
-    retry_failed = iterating(FailedOperations[JobRef].retry_failed)
-    prune_failed = blocking(FailedOperations[JobRef].prune_failed)
-    queues = blocking(FailedOperations[JobRef].queues)
-    stats = blocking(FailedOperations[JobRef].stats)
-    history = blocking(FailedOperations[JobRef].history)
-    upcoming = blocking(FailedOperations[JobRef].upcoming)
-    pause = blocking(FailedOperations[JobRef].pause)
-    resume = blocking(FailedOperations[JobRef].resume)
-    pause_all = blocking(FailedOperations[JobRef].pause_all)
-    resume_all = blocking(FailedOperations[JobRef].resume_all)
-    start_maintenance = blocking(FailedOperations[JobRef].start_maintenance)
-    end_maintenance = blocking(FailedOperations[JobRef].end_maintenance)
-    restart_workers = blocking(FailedOperations[JobRef].restart_workers)
-    workers = blocking(FailedOperations[JobRef].workers)
-    control = blocking(FailedOperations[JobRef].control)
-    clear = blocking(FailedOperations[JobRef].clear)
-    queue_set = blocking(FailedOperations[JobRef].queue_set)
-    queue_show = blocking(FailedOperations[JobRef].queue_show)
-    queue_remove = blocking(FailedOperations[JobRef].queue_remove)
-    close = blocking(FailedOperations[JobRef].close)
+    schedule = blocking(Operations[JobRef].schedule)
+    schedule_many = blocking(Operations[JobRef].schedule_many)
+    push_raw = blocking(Operations[JobRef].push_raw)
+    cancel = blocking(Operations[JobRef].cancel)
+    archive = blocking(Operations[JobRef].archive)
+    reschedule = blocking(Operations[JobRef].reschedule)
+    run_now = blocking(Operations[JobRef].run_now)
+    retry = blocking(Operations[JobRef].retry)
+    forget = blocking(Operations[JobRef].forget)
+    get = blocking(Operations[JobRef].get)
+    look_elsewhere = blocking(Operations[JobRef].look_elsewhere)
+    wait = blocking(Operations[JobRef].wait)
+    list_jobs = blocking(Operations[JobRef].list_jobs)
+    iter_jobs = iterating(Operations[JobRef].iter_jobs)
+    iter_failed = iterating(Operations[JobRef].iter_failed)
+    failed_groups = blocking(Operations[JobRef].failed_groups)
+    retry_failed = iterating(Operations[JobRef].retry_failed)
+    prune_failed = blocking(Operations[JobRef].prune_failed)
+    queues = blocking(Operations[JobRef].queues)
+    stats = blocking(Operations[JobRef].stats)
+    history = blocking(Operations[JobRef].history)
+    upcoming = blocking(Operations[JobRef].upcoming)
+    pause = blocking(Operations[JobRef].pause)
+    resume = blocking(Operations[JobRef].resume)
+    pause_all = blocking(Operations[JobRef].pause_all)
+    resume_all = blocking(Operations[JobRef].resume_all)
+    start_maintenance = blocking(Operations[JobRef].start_maintenance)
+    end_maintenance = blocking(Operations[JobRef].end_maintenance)
+    restart_workers = blocking(Operations[JobRef].restart_workers)
+    workers = blocking(Operations[JobRef].workers)
+    control = blocking(Operations[JobRef].control)
+    clear = blocking(Operations[JobRef].clear)
+    queue_set = blocking(Operations[JobRef].queue_set)
+    queue_show = blocking(Operations[JobRef].queue_show)
+    queue_remove = blocking(Operations[JobRef].queue_remove)
+    close = blocking(Operations[JobRef].close)
 
     def __repr__(self) -> str:
         """Name the server, without secrets."""

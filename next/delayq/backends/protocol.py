@@ -19,7 +19,7 @@ EntryKey = tuple[str, str]
 """A queue and an entry of it: the streams of two queues may give the same entry id."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class DeliveryRef(msgspec.Struct, frozen=True, gc=False):
     """A job that a consumer holds, by its id and its entry."""
 
     queue: str
@@ -57,9 +57,9 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         return self.queue, self.entry
 
     @property
-    def held(self) -> Held:
+    def ref(self) -> DeliveryRef:
         """Return what names this delivery."""
-        return Held(self.queue, self.id, self.entry)
+        return DeliveryRef(self.queue, self.id, self.entry)
 
 
 class SettleAnswer(IntEnum):
@@ -216,11 +216,11 @@ class Consumer(Protocol[TripT]):
         """Read again what this consumer has been given and has not settled."""
         ...
 
-    def hand_back(self, held: Sequence[Held]) -> None:
+    def hand_back(self, held: Sequence[DeliveryRef]) -> None:
         """Give back jobs that were not started; nothing is counted against them."""
         ...
 
-    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
+    def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
         """Store how far jobs are: JSON objects."""
         ...
 
@@ -244,7 +244,7 @@ class WorkerRegistry(Protocol):
 class LeaseKeeper(Protocol):
     """The backend of a supervisor, for its children. One queue that refuses a call does not affect the others."""
 
-    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+    def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
         """Begin the leases of these jobs anew."""
         ...
 
@@ -252,17 +252,17 @@ class LeaseKeeper(Protocol):
         """Read what a consumer has been given and has not settled."""
         ...
 
-    def stop_wishes(self) -> list[tuple[str, str]]:
+    def stop_requests(self) -> list[tuple[str, str]]:
         """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
         ...
 
     def settle_after_death(
         self,
-        done: Sequence[Held],
-        unstarted: Sequence[Held],
-        vanished: Sequence[Held],
+        done: Sequence[DeliveryRef],
+        unstarted: Sequence[DeliveryRef],
+        vanished: Sequence[DeliveryRef],
         decided: Sequence[Settlement],
-    ) -> list[Held]:
+    ) -> list[DeliveryRef]:
         """Settle for a dead child, and return the jobs that failed because too many of their processes vanished.
 
         What was done is acknowledged, what was unstarted handed back, what vanished charged with a recovery; `decided`

@@ -9,6 +9,7 @@ from delayq.cli.output import print_note
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, FoundElsewhere, InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.exit_codes import ExitCode
 from delayq.core.queue_order import parse_queues
 from delayq.core.views import JobInfo
 
@@ -17,7 +18,7 @@ class Refusals:
     """Tells errors that concern one job or one queue and keep the command from no other. The worst is the exit code."""
 
     def __init__(self) -> None:
-        self.exit_code = 0
+        self.exit_code = ExitCode.OK
 
     def tell(self, error: DelayqError) -> None:
         """Tell an error on stderr."""

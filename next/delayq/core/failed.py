@@ -10,7 +10,7 @@ import msgspec
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.failure_groups import check_signature, signature_of
-from delayq.core.times import duration_ms, instant_ms
+from delayq.core.times import duration_ms, instant_ms, is_instant
 from delayq.core.views import JobInfo
 
 Moment = str | datetime | timedelta
@@ -18,7 +18,6 @@ Moment = str | datetime | timedelta
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,5})/([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
-_POINT_IN_TIME: Final = re.compile(r"[0-9]{4}-")
 
 
 class FailedFilter(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ def spacing(rate: str | None) -> float:
 
 
 def _moment_ms(moment: Moment, now_ms: int, field: str) -> int:
-    if isinstance(moment, datetime) or (isinstance(moment, str) and _POINT_IN_TIME.match(moment)):
+    if is_instant(moment):
         return instant_ms(moment, now_ms=now_ms, field=field)
     try:
         return max(now_ms - duration_ms(moment, field=field), 0)

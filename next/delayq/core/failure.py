@@ -5,6 +5,7 @@ into `history`, because a worker in another language would have to read them fir
 """
 
 import traceback
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 16_000
 MAX_TYPE: Final = 200
+_OWN_FILES: Final = str(Path(__file__).parents[1])
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +41,7 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),
         message=_cut(message_of(error), MAX_MESSAGE),
-        traceback=_cut_head(_traceback(error), MAX_TRACEBACK),
+        traceback=_keep_tail(_traceback(error), MAX_TRACEBACK),
         at_ms=at_ms,
         attempt=attempt,
     )
@@ -79,6 +81,19 @@ def message_of(error: BaseException) -> str:
         return f"(its message could not be made: {type(broken).__name__})"
 
 
+def application_traceback(error: BaseException) -> str:
+    """Return a traceback from the first frame of the application on, with a line break in front; '' without one."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    try:
+        return "\n" + "".join(traceback.format_exception(type(error), error, trace, limit=-20)).rstrip()
+    except Exception as broken:
+        return f"\n(the traceback could not be made: {type(broken).__name__})"
+
+
 def _traceback(error: BaseException) -> str:
     if error.__traceback__ is None:
         return ""
@@ -101,7 +116,7 @@ def _cut(text: str, limit: int) -> str:
     return clean if len(clean) <= limit else f"{clean[:limit]} … ({len(clean):,} characters)"
 
 
-def _cut_head(text: str, limit: int) -> str:
+def _keep_tail(text: str, limit: int) -> str:
     clean = _clean(text)
     return clean if len(clean) <= limit else f"… {clean[-limit:]}"
 

@@ -3,7 +3,6 @@ anything is sent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
 from zlib import crc32
 
@@ -14,9 +13,10 @@ from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.display import shown
 from delayq.core.envelope import VERSION, Envelope
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
-from delayq.core.names import check_id, check_job_name, check_queue, new_id
+from delayq.core.ids import new_id
+from delayq.core.names import check_id, check_job_name, check_queue
 from delayq.core.options import Options
-from delayq.core.times import Duration, Instant, duration_ms, instant_ms
+from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 
 Limit = Duration | Instant
 """A duration, counted from when the job is due, or a point in time."""
@@ -161,7 +161,7 @@ def when_of(
 def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
     """Return a limit as epoch ms. One before the job is due would fail the job without a start, and is refused."""
     due_ms = now_ms + int(when) if when.startswith("+") else max(now_ms, int(when))
-    if isinstance(limit, timedelta) or (isinstance(limit, str) and "-" not in limit):
+    if not is_instant(limit):
         try:
             return due_ms + duration_ms(limit, field=field)
         except InvalidInput as error:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
+from delayq.core.control_flow import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
 from delayq.core.options import DEFAULTS
-from delayq.core.signals import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
 """For so long a job that this release cannot read waits without costing attempts: newer workers may be on their way."""

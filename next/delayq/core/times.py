@@ -12,11 +12,14 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # in the standard library from Python 3.13 on
 
 Duration = str | timedelta
 Instant = str | datetime
@@ -29,6 +32,7 @@ _RANK: Final = {unit: rank for rank, unit in enumerate(_MS_PER_UNIT)}
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[wdhms])")
 _COMPACT: Final = re.compile(rf"(?:{_NUMBER}(?:ms|[wdhms]))+")
+_YEAR: Final = re.compile(r"[0-9]{4}-")
 _ISO: Final = re.compile(
     rf"P(?=[0-9T])((?:{_NUMBER}W)?(?:{_NUMBER}D)?)(?:T(?=[0-9])((?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?))?"
 )
@@ -41,6 +45,11 @@ _RFC3339: Final = re.compile(
 _EPOCH: Final = datetime(1970, 1, 1)
 _ONE_MS: Final = timedelta(milliseconds=1)
 _INSTANT_HINT: Final = "Write 2026-11-21T15:00:00Z or 2026-11-21T16:00:00+01:00."
+
+
+def is_instant(value: Duration | Instant) -> "TypeIs[Instant]":
+    """Return True for a point in time: a datetime, or a text that begins with a year. Other values are durations."""
+    return isinstance(value, datetime) or (isinstance(value, str) and _YEAR.match(value) is not None)
 
 
 def duration_ms(value: Duration, *, field: str = "delay") -> int:

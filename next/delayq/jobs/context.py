@@ -13,8 +13,8 @@ def _not_stopping() -> bool:
     return False
 
 
-def _drop(report: dict[str, Any]) -> None:
-    """Drop a report: where no worker runs the job, nothing reads it."""
+def _drop(progress: dict[str, Any]) -> None:
+    """Drop a progress report: where no worker runs the job, nothing reads it."""
 
 
 class JobContext:
@@ -35,7 +35,7 @@ class JobContext:
         recoveries: int = 0,
         token: str = "",
         is_stopping: Callable[[], bool] = _not_stopping,
-        report: Callable[[dict[str, Any]], None] = _drop,
+        on_progress: Callable[[dict[str, Any]], None] = _drop,
     ) -> None:
         self.id = envelope.id
         self.name = envelope.name
@@ -49,7 +49,7 @@ class JobContext:
         self.tags: tuple[str, ...] = tuple(envelope.tags or ())
         self.raw = raw
         self._is_stopping = is_stopping
-        self._report = report
+        self._on_progress = on_progress
 
     def __repr__(self) -> str:
         """Leave the payload out: it does not belong into a log."""
@@ -69,4 +69,4 @@ class JobContext:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (is_number and value >= 0) and not (field == "total" and value is None):  # type: ignore[operator]
                 raise InvalidInput(f"{field} is {value!r}.", hint="Give a number from 0 on.", field=field)
-        self._report({"done": done, "total": total, "note": note[:MAX_NOTE]})
+        self._on_progress({"done": done, "total": total, "note": note[:MAX_NOTE]})

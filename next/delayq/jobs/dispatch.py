@@ -11,7 +11,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
@@ -24,7 +23,7 @@ from delayq.core.job_spec import JobSpec
 from delayq.core.names import check_job_name
 from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
-from delayq.core.times import Duration, Instant, duration_ms
+from delayq.core.times import Duration, Instant, duration_ms, is_instant
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
 from delayq.jobs.options import JobOptions, Said, check_said
 from delayq.jobs.registry import registry
@@ -72,7 +71,7 @@ class Sendable(ABC):
 
         Raises InvalidInput for what is no duration; a time is read when the job is sent.
         """
-        if isinstance(delay, datetime) or (isinstance(delay, str) and "-" in delay):
+        if is_instant(delay):
             return self._with(delay=None, at=delay)
         duration_ms(delay, field="delay")
         return self._with(delay=delay, at=None)

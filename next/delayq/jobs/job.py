@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ClassVar, Unpack, dataclass_transform, get_type_hints
 
+from delayq.core.control_flow import Discard, Fail, JobSignal, Retry
 from delayq.core.errors import DelayqError, InvalidInput
 from delayq.core.names import check_job_name
 from delayq.core.outcome import Policy
-from delayq.core.signals import Discard, Fail, JobSignal, Retry
 from delayq.core.states import Answer
 from delayq.core.times import Duration
 from delayq.core.views import JobInfo

@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core import envelope as envelopes
+from delayq.core.control_flow import JobSignal
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import JobSpec, prepare
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Policy, decide
-from delayq.core.signals import JobSignal
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
 from delayq.jobs.registry import Registry, registry

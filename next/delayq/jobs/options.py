@@ -10,7 +10,6 @@ The first of these that says something counts:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, Self, TypedDict
 
 import msgspec
@@ -23,7 +22,7 @@ from delayq.core.job_spec import Limit, check_tags, check_whole_number
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
-from delayq.core.times import Duration, Instant, duration_ms, instant_ms
+from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 
 
 class Declared(TypedDict, total=False):
@@ -150,7 +149,7 @@ def _read_limit(field: str) -> Any:
     """Return a check of a duration or a point in time. How far ahead it lies is seen at the dispatch."""
 
     def read(value: Any) -> Any:
-        if isinstance(value, datetime) or (isinstance(value, str) and "-" in value):
+        if is_instant(value):
             instant_ms(value, now_ms=_FAR_AHEAD_MS, field=field)
         else:
             duration_ms(value, field=field)

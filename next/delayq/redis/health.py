@@ -1,7 +1,7 @@
 """Facts about a server that decide whether jobs are safe on it."""
 
 from delayq.core.errors import CallRefused, UnsafeSetup
-from delayq.redis.commands.call import read
+from delayq.redis.calls.call import read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from delayq.core import envelope as envelopes
 from delayq.core.errors import UnreadableEnvelope
-from delayq.redis.commands import upkeep as calls
-from delayq.redis.commands.upkeep import FollowUp
+from delayq.redis.calls import upkeep as calls
+from delayq.redis.calls.upkeep import FollowUp
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
-HOLD_MS: Final = 5_000
+CLAIM_MS: Final = 5_000
 """How long an outbox belongs to the relay that has read it."""
 
 
@@ -22,7 +22,7 @@ async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str)
     relayed = 0
     after = calls.FROM_START
     while True:
-        page = await executor.run(calls.read_outbox(keys, queue, relay=name, hold_ms=HOLD_MS, after=after))
+        page = await executor.run(calls.read_outbox(keys, queue, relay=name, hold_ms=CLAIM_MS, after=after))
         done = [row.entry for row in page.rows if not _is_followed(row)]
         if done:
             relayed += await executor.run(calls.ack_outbox(keys, queue, done))

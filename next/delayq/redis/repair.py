@@ -9,15 +9,15 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal
 
-from delayq.backends.protocol import Acked, Held, Repaired
+from delayq.backends.protocol import Acked, DeliveryRef, Repaired
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure import Failure
 from delayq.core.options import Options
-from delayq.redis.commands import delivery, upkeep
-from delayq.redis.commands.call import read, value_of
-from delayq.redis.commands.upkeep import OutsideAck, Tidied
+from delayq.redis.calls import delivery, upkeep
+from delayq.redis.calls.call import read, value_of
+from delayq.redis.calls.upkeep import OutsideAck, Tidied
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import GROUP, Keys
 
@@ -97,7 +97,7 @@ async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows
     left = list(rows)
     while left:
         if verdict == "again":
-            held = [Held(queue, row.id, row.entry) for row in left]
+            held = [DeliveryRef(queue, row.id, row.entry) for row in left]
             looked: Sequence[Any] = await executor.run(delivery.hand_back(keys, queue, held, unheld=True))
         else:
             looked = await executor.run(upkeep.bury(keys, queue, [(row.entry, GARBAGE) for row in left]))

@@ -5,9 +5,9 @@ from typing import Any, Final, TypeVar, cast
 
 from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, NotConfirmed
 from delayq.core.options import Options
-from delayq.redis.commands import inspect
-from delayq.redis.commands.call import Call, command, read, value_of
-from delayq.redis.commands.queues import list_queue
+from delayq.redis.calls import inspect
+from delayq.redis.calls.call import Call, command, read, value_of
+from delayq.redis.calls.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
@@ -30,24 +30,17 @@ class Session:
         self._listed: set[str] = set()
         self._told_unlisted: set[str] = set()
 
-    async def run(self, call: Call[T]) -> T:
-        """Send one call and return its value."""
-        return await self.executor.run(call)
+    async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
+        """Send a call that changes something, and wait for the durability of the options.
 
-    async def write(self, call: Call[T], queue: str) -> T:
-        """Send a call that stores something, and wait for the durability that the options ask for."""
-        if not self.options.durability.waits:
-            return await self.executor.run(call)
-        return await self._write_confirmed(call, queue)
-
-    async def write_new(self, call: Call[T], queue: str) -> T:
-        """Send a call that may begin a queue. The first time, the queue is listed in front of it, in the same trip.
-
-        The job is stored even when the listing is refused: workers serve a queue that is named with --queue whether it
-        is listed or not. The next job tries to list the queue again.
+        A call that may create its queue adds it to the list of queues, in the same round trip, once per session. If
+        Redis refuses that, the call is still sent, because a worker serves the queues of `--queue` without the list.
+        The next such call tries to add the queue again. Raises as `Executor.run`, and NotConfirmed.
         """
-        if queue in self._listed:
-            return await self.write(call, queue)
+        if not may_create or queue in self._listed:
+            if not self.options.durability.waits:
+                return await self.executor.run(call)
+            return await self._write_confirmed(call, queue)
         listing = list_queue(self.keys, queue)
         if self.options.durability.waits:
             (listed,) = await self.executor.run_all([listing])
@@ -70,7 +63,7 @@ class Session:
         """
         searched = queue or self.options.queue
         try:
-            queues = [name for name in await self.run(inspect.list_queues(self.keys)) if name != searched]
+            queues = [name for name in await self.executor.run(inspect.list_queues(self.keys)) if name != searched]
         except CallRefused:
             return
         if len(queues) > MAX_SEARCHED:

@@ -60,7 +60,7 @@ DurationMs = Annotated[
 """Written as 30s or 1h30m, held as milliseconds."""
 
 Url = Annotated[SecretStr | None, Unit("url")]
-"""Held as a secret, because it may hold a password."""
+"""DeliveryRef as a secret, because it may hold a password."""
 
 Prefix = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9._:-]+$"), Unit("text")]
 QueueName = Annotated[str, AfterValidator(check_queue), Unit("queue")]

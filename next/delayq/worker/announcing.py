@@ -61,7 +61,7 @@ class Announcing:
             "state": _state(child),
             "done": child.slots.finished(),
             "held": len(held),
-            "running": [{"id": view.held.id, "queue": view.held.queue} for view in running[:MAX_RUNNING]],
+            "running": [{"id": view.ref.id, "queue": view.ref.queue} for view in running[:MAX_RUNNING]],
             "runs": len(running),
         }
 

@@ -17,13 +17,12 @@ from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
 from delayq.core.envelope import Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
-from delayq.core.failure import message_of
+from delayq.core.failure import application_traceback, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
 from delayq.jobs.registry import Registry
-from delayq.worker.application_frames import application_traceback
 
 logger: Final = logging.getLogger("delayq.worker")
 

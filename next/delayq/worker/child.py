@@ -23,8 +23,8 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from delayq.backends.protocol import Consumer, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
-from delayq.worker.executors.runner import Executor
-from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.in_flight import InFlight, JobInFlight
+from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -43,7 +43,7 @@ class UnderWay(msgspec.Struct, frozen=True):
     """A trip that is not answered yet: what it settles, how many jobs it takes, and when it was sent."""
 
     trip: Any
-    finished: list[tuple[HeldJob, Settlement]]
+    finished: list[tuple[JobInFlight, Settlement]]
     limit: int
     sent_at: float
 
@@ -56,7 +56,7 @@ class Child:
         consumer: Consumer[Any],
         slots: SlotTable,
         in_flight: InFlight,
-        executor: Executor,
+        runner: JobRunner,
         *,
         lease: float,
         jobs_left: int | None = None,
@@ -68,7 +68,7 @@ class Child:
         self._consumer = consumer
         self._slots = slots
         self._in_flight = in_flight
-        self._executor = executor
+        self._runner = runner
         self._lease = lease
         self._jobs_left = jobs_left
         self._rest = rest
@@ -111,7 +111,7 @@ class Child:
         if self._in_flight.is_idle():
             self._wait_for_job()
         elif not self._in_flight.has_finished() and self._next_job() is None:
-            self._executor.wait(BUSY_WAIT if self._room() else IDLE_WAIT)
+            self._runner.wait(BUSY_WAIT if self._room() else IDLE_WAIT)
 
     def drain(self) -> None:
         """End: nothing new is taken or started, and what runs may finish. The supervisor sets the limit."""
@@ -125,8 +125,8 @@ class Child:
                 self._sleep(LONGEST_PAUSE / 10)
             if self._in_flight.is_idle():
                 break
-            self._executor.wait(BUSY_WAIT)
-        self._executor.close()
+            self._runner.wait(BUSY_WAIT)
+        self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning("%d jobs that ended could not be settled: their queues refused it", refused)
 
@@ -135,12 +135,12 @@ class Child:
         self.complete()
         self._complete(self._begin(limit=0))
 
-    def hand_back(self, jobs: Sequence[HeldJob]) -> None:
+    def hand_back(self, jobs: Sequence[JobInFlight]) -> None:
         """Give back jobs that were not started."""
         if not jobs:
             return
         try:
-            self._consumer.hand_back([job.delivery.held for job in jobs])
+            self._consumer.hand_back([job.delivery.ref for job in jobs])
         except BackendError:
             self._must_replay = True
             raise
@@ -167,7 +167,7 @@ class Child:
                 self._outages.tell(AWAY, error)
 
         def wait(seconds: float) -> None:
-            self._executor.wait(0)
+            self._runner.wait(0)
             self._sleep(seconds)
 
         retrying = Retrying(
@@ -214,18 +214,18 @@ class Child:
             self._must_replay = True
             raise
         self._free_settled(under_way.finished, answers)
-        self._hold(taken, under_way.sent_at)
+        self._add(taken, under_way.sent_at)
 
-    def _hold(self, taken: Sequence[Any], sent_at: float) -> None:
+    def _add(self, taken: Sequence[Any], sent_at: float) -> None:
         if taken:
             self._slots.set_busy()
-            self._in_flight.hold(taken, read_at=sent_at)
+            self._in_flight.add(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
         """Block until a job comes, as long as the child is idle."""
         self._slots.set_restart(self._consumer.switches().restart_ms)
         if not self._room():
-            self._executor.wait(BUSY_WAIT)
+            self._runner.wait(BUSY_WAIT)
             return
         sent_at = self._clock()
         try:
@@ -236,14 +236,14 @@ class Child:
         self._found_nothing = not taken
         if not taken:
             self._slots.set_idle(since=sent_at)
-        self._hold(taken, sent_at)
+        self._add(taken, sent_at)
 
     def _replay(self) -> None:
         """Take again what the backend holds for this child: deliveries whose answer was lost on the way."""
         sent_at = self._clock()
         # Under the lock: a job that the watchdog settles between the read and `hold` would be held, and run, again.
         with self._in_flight.lock:
-            self._hold(self._consumer.pending(), sent_at)
+            self._add(self._consumer.pending(), sent_at)
         self._must_replay = False
 
     def _is_quiet(self) -> bool:
@@ -251,7 +251,7 @@ class Child:
         since = self._in_flight.quiet_since()
         return since is not None and self._clock() < since + self._lease
 
-    def _next_job(self) -> HeldJob | None:
+    def _next_job(self) -> JobInFlight | None:
         """Return the job to start now, if any. Of a suspect and others, InFlight names the suspect."""
         job = self._in_flight.next_job()
         if self._in_flight.suspects and self._is_quiet() and self._in_flight.is_running():
@@ -269,7 +269,7 @@ class Child:
             if job.read_at <= oldest:
                 self._read_again(oldest)
             elif self._in_flight.start(job, now=now):
-                self._executor.execute(job)
+                self._runner.execute(job)
                 if self._rest:
                     self._sleep(self._rest)
 
@@ -280,12 +280,12 @@ class Child:
         self._in_flight.free(self._in_flight.take_read_until(oldest))
 
     def _free_settled(
-        self, finished: Sequence[tuple[HeldJob, Settlement]], answers: Sequence[int | BackendError]
+        self, finished: Sequence[tuple[JobInFlight, Settlement]], answers: Sequence[int | BackendError]
     ) -> None:
         """Free the slots of settled jobs. Keep jobs that must be settled again: refused ones, and stopped ones."""
-        refused: list[tuple[HeldJob, Settlement]] = []
-        stopped: list[tuple[HeldJob, Settlement]] = []
-        settled: list[HeldJob] = []
+        refused: list[tuple[JobInFlight, Settlement]] = []
+        stopped: list[tuple[JobInFlight, Settlement]] = []
+        settled: list[JobInFlight] = []
         for (job, settlement), answer in zip(finished, answers, strict=True):
             if isinstance(answer, BackendError):
                 refused.append((job, settlement))

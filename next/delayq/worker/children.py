@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from delayq.backends.protocol import EntryKey
-from delayq.worker.processes import fork, send
+from delayq.worker.processes import WAKE_SIGNAL, fork, send
 from delayq.worker.shared_memory import SlotTable, Stop
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -22,9 +22,6 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 EARLY_DEATH: Final = 5.0
 """A child that lived for less and finished no job died early: the pause before its replacement doubles."""
-
-WAKE: Final = signal.SIGURG
-"""Ends the wait of a child, which then looks at its orders. By default a process ignores it."""
 
 
 class Pause:
@@ -88,7 +85,7 @@ class ChildProcess:
     def wake(self) -> None:
         """Let the process look at its orders."""
         if self.process_id is not None:
-            send(self.process_id, WAKE)
+            send(self.process_id, WAKE_SIGNAL)
 
     @property
     def may_run(self) -> bool:

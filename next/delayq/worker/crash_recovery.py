@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from delayq.backends.protocol import Delivery, Held, LeaseKeeper, Settlement
-from delayq.core.signals import JobCancelled, JobInterrupted, JobTimedOut
+from delayq.backends.protocol import Delivery, DeliveryRef, LeaseKeeper, Settlement
+from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.shared_memory import SlotState
 
@@ -38,22 +38,22 @@ class CrashRecovery:
         return bool(ended)
 
     def _settle(self, child: ChildProcess) -> None:
-        states = {view.held.key: view.state for view in child.slots.read()}
-        done: list[Held] = []
-        unstarted: list[Held] = []
-        vanished: list[Held] = []
+        states = {view.ref.key: view.state for view in child.slots.read()}
+        done: list[DeliveryRef] = []
+        unstarted: list[DeliveryRef] = []
+        vanished: list[DeliveryRef] = []
         decided: list[Settlement] = []
         # Also a child that ended in order may hold one: it was delivered while the child turned away from a read.
         for delivery in self._keeper.pending(child.consumer):
             state = states.get(delivery.key, SlotState.WAITING)
             if state is SlotState.DONE:
-                done.append(delivery.held)
+                done.append(delivery.ref)
             elif state is SlotState.WAITING or (child.ending and not self._is_to_blame(child, delivery)):
-                unstarted.append(delivery.held)
+                unstarted.append(delivery.ref)
             elif error := _error_of(child):
                 decided.append(self._end_of_killed(delivery, error))
             else:
-                vanished.append(delivery.held)
+                vanished.append(delivery.ref)
         if done or unstarted or vanished or decided:
             failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
             logger.warning(

@@ -22,7 +22,7 @@ class LeaseRenewal:
         Only the answer of the renewal stops a job: the hint may be that of another database, or of an earlier job with
         this id.
         """
-        wished = set(self._keeper.stop_wishes())
+        wished = set(self._keeper.stop_requests())
         is_due = now >= self._renew_at
         if is_due:
             self._renew_at = now + self._every
@@ -38,7 +38,7 @@ class LeaseRenewal:
 
         When the backend holds more for it, an answer was lost: the child is asked to read its pending jobs again.
         """
-        held = [view.held for view in child.slots.read()]
+        held = [view.ref for view in child.slots.read()]
         renewed = self._keeper.renew(child.consumer, held)
         if renewed.more > 0:
             child.slots.ask_replay()
@@ -49,4 +49,4 @@ class LeaseRenewal:
 
 
 def _jobs_of(child: ChildProcess) -> list[tuple[str, str]]:
-    return [(view.held.queue, view.held.id) for view in child.slots.read()]
+    return [(view.ref.queue, view.ref.id) for view in child.slots.read()]

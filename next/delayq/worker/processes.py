@@ -19,6 +19,12 @@ WATCHED: Final = {
 }
 """Signals that the supervisor waits for; they are blocked in it, so that they arrive only where it looks."""
 
+WAKE_SIGNAL: Final = signal.SIGURG
+"""Sent to a child, so that it looks at its orders; sent to its own main thread, so that a handler is interrupted there.
+
+Processes ignore SIGURG by default, and handlers rarely use it, unlike ALRM, USR1 and USR2.
+"""
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
 _libc: Final = ctypes.CDLL(None, use_errno=True)

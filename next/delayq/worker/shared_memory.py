@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, EntryKey, Held
+from delayq.backends.protocol import Delivery, DeliveryRef, EntryKey
 
 CAPACITY: Final = 1024
 
@@ -65,7 +65,7 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     state: SlotState
-    held: Held
+    ref: DeliveryRef
     limit: float
     is_cancelled: bool
     use: int
@@ -161,7 +161,7 @@ class SlotTable:
     def cancel(self, key: EntryKey) -> None:
         """Ask the child to stop a job. When the slot has been given to another one by now, that does not heed it."""
         for view in self.read():
-            if view.held.key == key:
+            if view.ref.key == key:
                 self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = view.use
 
     def ask_replay(self) -> None:
@@ -208,5 +208,5 @@ class SlotTable:
         is_cancelled = self._memory[start + _ORDER] == use
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
-        held = Held(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
+        held = DeliveryRef(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
         return SlotView(number, SlotState(state), held, limit, is_cancelled, use)

@@ -20,10 +20,10 @@ WAITING: Final = "waiting for Redis"
 T = TypeVar("T")
 
 
-def when_reachable(call: Callable[[], T], *, patience: float | None = None) -> T:
+def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None) -> T:
     """Return the result of a call to Redis as soon as Redis can be reached, and log meanwhile that it cannot.
 
-    Raises BackendUnavailable or OutcomeUnknown after `patience` seconds; None = never.
+    Raises BackendUnavailable or OutcomeUnknown after `retry_timeout` seconds; None = never.
     """
 
     outages = Outages()
@@ -36,7 +36,7 @@ def when_reachable(call: Callable[[], T], *, patience: float | None = None) -> T
     retrying = Retrying(
         retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
         wait=wait_random_exponential(multiplier=0.2, max=5.0),
-        stop=stop_never if patience is None else stop_after_delay(patience),
+        stop=stop_never if retry_timeout is None else stop_after_delay(retry_timeout),
         before_sleep=tell,
         reraise=True,
     )

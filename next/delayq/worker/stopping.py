@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from delayq.core.exit_codes import ExitCode
 from delayq.worker.children import ChildProcess, Ending
-from delayq.worker.options import ExitCode, WorkerOptions
+from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import Stop
 
 logger: Final = logging.getLogger("delayq.worker")

@@ -38,7 +38,7 @@ class Timeouts:
         seen: set[EntryKey] = set()
         for child in children:
             running = [view for view in child.slots.read() if view.state is SlotState.RUNNING]
-            seen |= {view.held.key for view in running if view.is_cancelled}
+            seen |= {view.ref.key for view in running if view.is_cancelled}
             late = {view: self._late_by(child, view) for view in running}
             overdue = [view for view, seconds in late.items() if seconds >= KILL_AFTER]
             if overdue:
@@ -53,26 +53,26 @@ class Timeouts:
         now = child.slots.now()
         late = now - view.limit if view.limit else -1.0
         if view.is_cancelled:
-            late = max(late, now - self._cancelled_at.setdefault(view.held.key, now))
+            late = max(late, now - self._cancelled_at.setdefault(view.ref.key, now))
         return late
 
     def _warn(self, child: ChildProcess, views: Sequence[SlotView]) -> None:
         for view in views:
-            if view.held.key not in child.warned and child.process_id is not None:
-                child.warned.add(view.held.key)
+            if view.ref.key not in child.warned and child.process_id is not None:
+                child.warned.add(view.ref.key)
                 send(child.process_id, signal.SIGTERM)
 
     def _end(self, child: ChildProcess, overdue: Sequence[SlotView], *, has_others: bool, now: float) -> None:
         if child.process_id is None or child.ending is not None:
             return
-        keys = {view.held.key for view in overdue}
+        keys = {view.ref.key for view in overdue}
         if is_stopped(child.process_id):
             child.kill(Ending.FROZEN, keys)
         elif self._is_single or not has_others or (child.end_by is not None and now >= child.end_by):
             is_cancel = all(view.is_cancelled for view in overdue)
             child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, keys)
         elif child.end_by is None:
-            ids = ", ".join(f"{view.held.id} of {view.held.queue}" for view in overdue)
+            ids = ", ".join(f"{view.ref.id} of {view.ref.queue}" for view in overdue)
             logger.warning("job %s did not end when it should; its process ends when its other jobs have", ids)
             child.end_by = now + NEIGHBOURS_WAIT
             child.order(Stop.DRAIN)

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import Held
+from delayq.backends.protocol import DeliveryRef
+from delayq.core.control_flow import JobInterrupted
 from delayq.core.errors import BackendError
-from delayq.core.signals import JobInterrupted
-from delayq.worker.in_flight import PREFETCH_SECONDS, HeldJob, InFlight
+from delayq.worker.in_flight import PREFETCH_SECONDS, InFlight, JobInFlight
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -37,8 +37,8 @@ class Watchdog:
         in_flight: InFlight,
         *,
         relieve: Callable[[], None],
-        interrupt: Callable[[HeldJob, JobInterrupted], None],
-        report: Callable[[Sequence[tuple[Held, bytes]]], None],
+        interrupt: Callable[[JobInFlight, JobInterrupted], None],
+        store_progress: Callable[[Sequence[tuple[DeliveryRef, bytes]]], None],
         lease: float,
         memory: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -46,7 +46,7 @@ class Watchdog:
         self._in_flight = in_flight
         self._relieve = relieve
         self._interrupt = interrupt
-        self._report = report
+        self._store_progress = store_progress
         self._lease = lease
         self._memory = memory
         self._clock = clock
@@ -100,9 +100,9 @@ class Watchdog:
             self._in_flight.must_leave = True
 
     def _pass_on_reports(self) -> None:
-        reports = self._in_flight.take_reports()
-        if reports:
-            self._report([(job.delivery.held, _encode(report)) for job, report in reports])
+        progress = self._in_flight.take_progress()
+        if progress:
+            self._store_progress([(job.delivery.ref, _encode(report)) for job, report in progress])
 
 
 def resident_bytes() -> int:

@@ -21,17 +21,18 @@ from delayq.redis.scripts import load_all
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
-from delayq.redis.worker.registry import RedisRegistry
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from delayq.settings.model import Settings
 from delayq.worker.announcing import Announcing
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
-from delayq.worker.children import WAKE, Children
+from delayq.worker.children import Children
 from delayq.worker.crash_recovery import CrashRecovery
-from delayq.worker.executors.executor import JobExecutor
 from delayq.worker.in_flight import InFlight
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
+from delayq.worker.processes import WAKE_SIGNAL
+from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.sidecar import run_sidecar
 from delayq.worker.start_up import when_reachable
@@ -41,7 +42,7 @@ from delayq.worker.timeouts import Timeouts
 from delayq.worker.watchdog import Watchdog
 
 HASTY: Final = 1.0
-"""Seconds of patience of supervisors and children: they come again anyway."""
+"""Seconds of retry_timeout of supervisors and children: they come again anyway."""
 
 SHORTEST_FLUSH: Final = 1.0
 """Seconds that listeners and exit hooks of a child have at least, however short the grace is."""
@@ -65,13 +66,14 @@ class Worker:
     def run(self) -> int:
         """Run the supervisor, in this process."""
         options, queues = self._options, list(self._options.queues)
-        executor = Executor(BlockingLeaf(self._address), patience=HASTY)
+        executor = Executor(BlockingLeaf(self._address), retry_timeout=HASTY)
         consumer = RedisConsumer(executor, self._keys, queues, self._settings.options(), name="")
-        lease = when_reachable(consumer.open, patience=options.start_patience)
+        lease = when_reachable(consumer.open, retry_timeout=options.start_timeout)
         if not options.allows_eviction:
             refuse_eviction(executor)
         stop_hints = Hints(self._address, self._keys.cancel)
         keeper = RedisLeaseKeeper(executor, self._keys, queues, self._settings.options(), stop_hints)
+        workers = RedisWorkerRegistry(executor, self._keys)
         stopping = Stopping(options)
         stopping.know_restart(consumer.switches().restart_ms)
         new_slots = partial(SlotTable, queues)
@@ -85,7 +87,7 @@ class Worker:
             alive=[
                 LeaseRenewal(keeper, lease=lease),
                 Timeouts(is_single=options.is_single),
-                Announcing(RedisRegistry(executor, self._keys), queues, now_ms=consumer.now_ms, host=options.name),
+                Announcing(workers, queues, now_ms=consumer.now_ms, host=options.name),
             ],
             ended=CrashRecovery(keeper, self._attempts(consumer).end_of_killed),
             tick=min(TICK, lease / 6),
@@ -111,10 +113,10 @@ class Worker:
         wake_fd, signal_fd = os.pipe()
         os.set_blocking(signal_fd, False)
         signal.set_wakeup_fd(signal_fd)
-        signal.signal(WAKE, lambda *_: None)
+        signal.signal(WAKE_SIGNAL, lambda *_: None)
         signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C: the supervisor decides
         consumer = RedisConsumer(
-            Executor(BlockingLeaf(self._address, wake_fd=wake_fd), patience=HASTY),
+            Executor(BlockingLeaf(self._address, wake_fd=wake_fd), retry_timeout=HASTY),
             self._keys,
             list(options.queues),
             self._settings.options(),
@@ -123,24 +125,24 @@ class Worker:
             forced=options.forced,
         )
         lease = when_reachable(consumer.open)
-        in_flight = InFlight(slots, places=options.threads)
-        executor = JobExecutor(in_flight, self._attempts(consumer), self._registry, threads=options.threads)
+        in_flight = InFlight(slots, threads=options.threads)
+        runner = JobRunner(in_flight, self._attempts(consumer), self._registry, threads=options.threads)
         child = Child(
             consumer,
             slots,
             in_flight,
-            executor,
+            runner,
             lease=lease,
             jobs_left=jobs_left,
             rest=options.rest,
             idle_wait=options.idle_wait,
         )
-        _listen_to_signals(child, executor)
+        _listen_to_signals(child, runner)
         watchdog = Watchdog(
             in_flight,
             relieve=child.relieve,
-            interrupt=executor.interrupt,
-            report=consumer.report,
+            interrupt=runner.interrupt,
+            store_progress=consumer.store_progress,
             lease=lease,
             memory=options.memory,
         )
@@ -151,18 +153,18 @@ class Worker:
         return 0
 
 
-def _listen_to_signals(child: Child, executor: JobExecutor) -> None:
+def _listen_to_signals(child: Child, runner: JobRunner) -> None:
     """TERM raises once more in a job that was interrupted and goes on; otherwise it ends the child in good order."""
 
     def on_term(*_: object) -> None:
-        if executor.inline is not None:
-            executor.inline.raise_again()
+        if runner.inline is not None:
+            runner.inline.raise_again()
         child.stopping = True
-        executor.wake()
+        runner.wake()
 
     signal.signal(signal.SIGTERM, on_term)
-    if executor.inline is not None:
-        executor.inline.listen()
+    if runner.inline is not None:
+        runner.inline.listen()
 
 
 def _clear_exit_hooks() -> None:

@@ -20,7 +20,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.embedded.server import EmbeddedServer
 from delayq.redis.keys import Keys
-from delayq.redis.worker.registry import RedisRegistry
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from delayq.settings.model import load_settings
 from tests.support.embedded import is_held, kill
 from tests.support.waiting import wait_until
@@ -83,7 +83,7 @@ def test_down_stops_the_server_and_keeps_its_data(project: Path) -> None:
 def test_down_looks_for_running_jobs_under_the_prefix_of_the_session(project: Path) -> None:
     run("--prefix", "shop", "schedule", "order.close", "--in", "1h")
     about = {"queues": ["orders"], "host": "shop-1", "pid": 42, "state": "working", "runs": 2}
-    registry = RedisRegistry(Executor(BlockingLeaf(Address(server_here().url))), Keys("shop"))
+    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(server_here().url))), Keys("shop"))
     registry.announce({"dq:shop-1:42:x": about}, time.time_ns() // 1_000_000)
     refused = run("--prefix", "shop", "down").exception
     assert isinstance(refused, JobRunning)

@@ -12,7 +12,7 @@ from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
-from delayq.redis.worker.registry import RedisRegistry
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run, Tell
 
 ABOUT = {
@@ -44,7 +44,7 @@ def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert run("workers").stdout.split() == ["HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"]
     assert run("workers").stderr == "delayq: No worker runs; `delayq work --app shop.jobs` starts one.\n"
     assert run("workers", "--json").stdout == ""
-    registry = RedisRegistry(Executor(BlockingLeaf(Address(url))), Keys())
+    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
     registry.announce({"dq:shop-1:42:x": ABOUT}, time.time_ns() // 1_000_000)
     assert answer(run, "workers") == {"name": "dq:shop-1:42:x", **ABOUT}
     (_, row) = run("workers").stdout.splitlines()

@@ -114,7 +114,7 @@ def test_a_time_may_name_its_zone_and_fold() -> None:
         ({"timeout": 5}, "timeout", "timeout 5 is no duration."),
         ({"retention": "-5s"}, "retention", "retention '-5s' is no duration."),
         ({"deadline": "soon"}, "deadline", "deadline 'soon' is no duration."),
-        ({"retry_until": 5}, "retry_until", "retry_until 5 is no point in time."),
+        ({"retry_until": 5}, "retry_until", "retry_until 5 is no duration."),
         ({"backoff": lambda attempt, error: "5s"}, "backoff", "A backoff function cannot travel with a job."),
         ({"headers": {"a": 1}}, "headers", "headers is a value of type dict, which does not map texts to texts."),
         ({"headers": {"\udfff": ""}}, "headers", "headers is a value of type dict, which does not map texts to texts."),

@@ -5,7 +5,7 @@ import msgspec
 from delayq.core import json_shapes
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.failure import Failure
-from delayq.core.names import LOST
+from delayq.core.names import LOST_JOB
 from delayq.core.views import JobInfo, QueueStats
 
 LIST = [
@@ -79,7 +79,7 @@ def test_the_attempt_that_succeeded_counts() -> None:
 
 
 def test_a_stub_is_a_job_whose_payload_is_lost() -> None:
-    assert job(name=LOST).is_lost and not job().is_lost
+    assert job(name=LOST_JOB).is_lost and not job().is_lost
 
 
 def test_the_payload_stays_out_of_the_repr_of_a_job() -> None:

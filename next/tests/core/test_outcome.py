@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from delayq.core.backoff import Fixed, parse_backoff
+from delayq.core.control_flow import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DeadlinePassed, RetryUntilPassed, TriesExhausted, UnknownJob
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
-from delayq.core.signals import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000

@@ -14,7 +14,7 @@ import redis
 
 from delayq import AsyncDelayQ, DelayQ
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
-from delayq.redis.commands.call import Call, command
+from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
@@ -114,7 +114,7 @@ def test_too_many_open_files_are_named_as_what_they_are(url: str, server: redis.
     program = """
         import asyncio, os, resource, sys
         from delayq.core.errors import BackendUnavailable
-        from delayq.redis.commands.call import command
+        from delayq.redis.calls.call import command
         from delayq.redis.connection.asyncio import AsyncioLeaf
         from delayq.redis.connection.blocking import BlockingLeaf
         from delayq.redis.connection.executor import Executor
@@ -128,7 +128,7 @@ def test_too_many_open_files_are_named_as_what_they_are(url: str, server: redis.
             except OSError:
                 pass
             try:
-                await Executor(leaf, patience=0).run(command("PING", parse=bytes))
+                await Executor(leaf, retry_timeout=0).run(command("PING", parse=bytes))
             except BackendUnavailable as error:
                 for open_file in open_files:
                     os.close(open_file)
@@ -146,7 +146,7 @@ def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: r
         pytest.skip("this machine allows few open files")
     program = """
         import os, resource, sys
-        from delayq.redis.commands.call import command
+        from delayq.redis.calls.call import command
         from delayq.redis.connection.blocking import BlockingLeaf
         from delayq.redis.connection.executor import Executor
         from delayq.redis.connection.leaf import drive
@@ -245,13 +245,13 @@ def test_a_client_that_is_closed_can_be_used_again(url: str, server: redis.Redis
 
 
 def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
-    executor = Executor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), patience=0)
+    executor = Executor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), retry_timeout=0)
     with pytest.raises(BackendUnavailable, match=r"Redis at unix://:\*\*\*@/nowhere.sock cannot be reached"):
         drive(executor.run(COUNT))
 
 
 def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
     with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
-        executor = Executor(BlockingLeaf(Address(replica)), patience=0.1)
+        executor = Executor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
         with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
             drive(executor.run(COUNT))

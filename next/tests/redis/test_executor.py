@@ -12,12 +12,12 @@ from redis.exceptions import NoScriptError, ResponseError
 from delayq import DelayQ
 from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
 from delayq.core.options import Options
-from delayq.redis.commands.call import Call, command, read, script_call, value_of
+from delayq.redis.calls.call import Call, command, read, script_call, value_of
 from delayq.redis.connection.errors import NOT_READY
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import ConnectionLost, drive
-from delayq.redis.failed_operations import FailedOperations
 from delayq.redis.keys import Keys
+from delayq.redis.operations.operations import Operations
 from delayq.redis.scripts import load
 from delayq.redis.session import Session
 
@@ -103,9 +103,7 @@ def test_a_server_that_hangs_is_given_up_after_five_seconds(call: Call[Any], err
     assert leaf.now <= 5.0
 
 
-Operations = FailedOperations[Any]
-
-READS: dict[str, Callable[[Operations], Any]] = {
+READS: dict[str, Callable[[Operations[Any]], Any]] = {
     "get": lambda client: client.get("a"),
     "wait": lambda client: client.wait("a", timeout="1m"),
     "list_jobs": lambda client: client.list_jobs("ready"),
@@ -117,7 +115,7 @@ READS: dict[str, Callable[[Operations], Any]] = {
     "workers": lambda client: client.workers(),
     "control": lambda client: client.control(),
 }
-WRITES: dict[str, Callable[[Operations], Any]] = {
+WRITES: dict[str, Callable[[Operations[Any]], Any]] = {
     "schedule": lambda client: client.schedule("n"),
     "cancel": lambda client: client.cancel("a"),
     "pause_all": lambda client: client.pause_all(),
@@ -131,7 +129,7 @@ def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> N
     session = Session(Executor(leaf, clock=lambda: leaf.now), Keys("test"), Options())
     operation = {**READS, **WRITES}[name]
     with pytest.raises(BackendUnavailable if name in READS else OutcomeUnknown) as lost:
-        drive(operation(FailedOperations(session, lambda *_: None)))
+        drive(operation(Operations(session, lambda *_: None)))
     assert "Nothing was sent" not in str(lost.value)
 
 

@@ -25,7 +25,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.states import ANSWERS, State
 from delayq.core.views import JobState
-from delayq.redis.commands import delivery, upkeep
+from delayq.redis.calls import delivery, upkeep
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
@@ -384,7 +384,7 @@ def test_a_limit_is_counted_by_the_clock_of_the_server(
 ) -> None:
     seconds, _ = server.time()
     slow = SimpleNamespace(time=lambda: seconds - 7_200.0, monotonic=time.monotonic)
-    monkeypatch.setattr("delayq.redis.operations.time", slow)
+    monkeypatch.setattr("delayq.redis.operations.scheduling.time", slow)
     client.schedule("n", id="one", delay="1h", deadline="10m")
     job = client.get("one")
     assert job.envelope.deadline_ms == pytest.approx(job.due_ms + 600_000, abs=60_000)

@@ -12,7 +12,7 @@ import redis
 
 from delayq import AsyncDelayQ, DelayQ
 from delayq.core.errors import ConfigError
-from delayq.redis.commands.call import Call, command
+from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor

@@ -9,7 +9,7 @@ import redis
 
 from delayq import DelayQ, InvalidInput, QueueInUse, QueueNotFound
 from delayq.core.errors import CallRefused
-from delayq.redis.commands import queues as calls
+from delayq.redis.calls import queues as calls
 
 MINUTE = 60_000
 

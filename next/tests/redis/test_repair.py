@@ -6,7 +6,7 @@ import redis
 from delayq.backends.protocol import Repaired
 from delayq.core.options import Options
 from delayq.redis import relay, repair
-from delayq.redis.commands import delivery, inspect, upkeep
+from delayq.redis.calls import delivery, inspect, upkeep
 from delayq.redis.connection.leaf import drive
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from delayq.backends.protocol import Held
+from delayq.backends.protocol import DeliveryRef
 from delayq.core.states import State
 from tests.support.queue import HOUR, NOW, QueueOnServer, large_envelope, new_job
 
@@ -24,7 +24,7 @@ def until_done(call: Callable[[], int]) -> list[int]:
     return moved
 
 
-def piecewise(call: Callable[[Sequence[Held]], Sequence[object]], held: list[Held]) -> list[int]:
+def piecewise(call: Callable[[Sequence[DeliveryRef]], Sequence[object]], held: list[DeliveryRef]) -> list[int]:
     """Call again with the rest, as a shorter answer asks for, and return how many each call looked at."""
     looked = []
     while held:
@@ -50,8 +50,8 @@ def schedule(queue: QueueOnServer, count: int, size: int) -> list[str]:
     return ids
 
 
-def held(queue: QueueOnServer) -> list[Held]:
-    return [Held("orders", id, entry) for id, entry in queue.rows("entries").items()]
+def held(queue: QueueOnServer) -> list[DeliveryRef]:
+    return [DeliveryRef("orders", id, entry) for id, entry in queue.rows("entries").items()]
 
 
 def reclaim(queue: QueueOnServer) -> list[int]:
@@ -71,12 +71,12 @@ def test_no_call_moves_more_than_its_bound(queue: QueueOnServer, count: int, siz
     held = (
         [queue.held(id) for id in ids]
         if count < 100
-        else [Held("orders", *row) for row in queue.rows("entries").items()]
+        else [DeliveryRef("orders", *row) for row in queue.rows("entries").items()]
     )
     steps["hand_back"] = piecewise(lambda rest: queue.hand_back_all(*rest), held)
     queue.read()
     steps["recover"] = piecewise(
-        lambda rest: queue.recover(*rest), [Held("orders", *row) for row in queue.rows("entries").items()]
+        lambda rest: queue.recover(*rest), [DeliveryRef("orders", *row) for row in queue.rows("entries").items()]
     )
     queue.read()
     steps["reclaim"] = reclaim(queue)

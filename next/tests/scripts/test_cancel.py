@@ -5,7 +5,7 @@ import pytest
 
 from delayq.core.failure import Failure
 from delayq.core.states import State
-from delayq.redis.commands import jobs as producer
+from delayq.redis.calls import jobs as producer
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, NOW, QueueOnServer, new_job
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delayq.backends.protocol import Held
+from delayq.backends.protocol import DeliveryRef
 from delayq.core.states import Answer
 from delayq.redis.keys import GROUP
 from tests.support.queue import NOW, OURS, QueueOnServer, envelope_of, new_job
@@ -137,7 +137,7 @@ def test_after_a_lost_stream_new_jobs_are_ready_and_run(damaged_queue: QueueOnSe
     (new,) = queue.read()
     assert parts(new.entry) > parts(old.entry)
     assert queue.ack(new)
-    assert not queue.ack(Held("orders", "old", new.entry))
+    assert not queue.ack(DeliveryRef("orders", "old", new.entry))
 
 
 @pytest.mark.parametrize("maker", ["schedule", "promote", "tidy", "foreign"])

@@ -1,6 +1,6 @@
 """hand_back.lua: reserved -> ready. test_settle.py has what it shares with the other scripts that settle."""
 
-from delayq.backends.protocol import Held
+from delayq.backends.protocol import DeliveryRef
 from tests.support.queue import NOW, OTHER, QueueOnServer, envelope_of, large_envelope
 
 
@@ -95,7 +95,7 @@ def test_a_paused_queue_takes_a_job_back(queue: QueueOnServer) -> None:
 
 
 def test_a_call_looks_at_100_jobs_and_a_megabyte(queue: QueueOnServer) -> None:
-    many: list[Held] = [job.held for job in queue.reserve(*(f"job-{number:03}" for number in range(101)))]
+    many: list[DeliveryRef] = [job.ref for job in queue.reserve(*(f"job-{number:03}" for number in range(101)))]
     assert len(queue.hand_back_all(*many)) == 100
     assert queue.hand_back_all(*many[100:]) == [True]
     queue.clear()

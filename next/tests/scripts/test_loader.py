@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delayq.redis.commands.call import script_call
+from delayq.redis.calls.call import script_call
 from delayq.redis.scripts import FOLDER, complete, load
 
 FILES = sorted(FOLDER.rglob("*.lua"))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from delayq.backends.protocol import Acked, Failed, Held
-from delayq.redis.commands import delivery
-from delayq.redis.commands.upkeep import Outbox
+from delayq.backends.protocol import Acked, DeliveryRef, Failed
+from delayq.redis.calls import delivery
+from delayq.redis.calls.upkeep import Outbox
 from tests.support.queue import FAILURE, HOUR, NOW, PLAIN, QueueOnServer, envelope_of, large_envelope, new_job
 
 LINKED = {
@@ -17,13 +17,13 @@ LINKED = {
 CHAINED = LINKED["chain"]
 
 
-def _reclaim(queue: QueueOnServer, job: Held) -> None:
+def _reclaim(queue: QueueOnServer, job: DeliveryRef) -> None:
     queue.trust_leases()
     queue.rest("job")
     queue.reclaim(max_recoveries=0)
 
 
-ENDS: dict[str, tuple[str, Callable[[QueueOnServer, Held], object]]] = {
+ENDS: dict[str, tuple[str, Callable[[QueueOnServer, DeliveryRef], object]]] = {
     "ack": ("done", lambda queue, job: queue.ack(job)),
     "ack with retention": ("done", lambda queue, job: queue.ack(job, retention_ms=HOUR)),
     "ack, stopped": ("cancelled", lambda queue, job: queue.ack_stopped(job)),
@@ -45,7 +45,7 @@ def end(queue: QueueOnServer, way: str, envelope: bytes) -> None:
         ENDS[way][1](queue, queue.held("job"))
     else:
         queue.schedule("job", "+5000", envelope=envelope)
-        ENDS[way][1](queue, Held("orders", "job", ""))
+        ENDS[way][1](queue, DeliveryRef("orders", "job", ""))
 
 
 @pytest.mark.parametrize("kind", LINKED)
@@ -71,7 +71,7 @@ def test_a_job_that_nothing_follows_leaves_nothing(queue: QueueOnServer, way: st
 def test_it_is_left_once_and_by_the_owner_alone(queue: QueueOnServer, way: str) -> None:
     queue.reserve("job", envelope=CHAINED)
     job = queue.held("job")
-    ENDS[way][1](queue, Held("orders", "job", "1-1"))
+    ENDS[way][1](queue, DeliveryRef("orders", "job", "1-1"))
     assert queue.outbox() == []
     for _ in range(2):
         ENDS[way][1](queue, job)
@@ -128,7 +128,7 @@ def test_a_full_server_takes_the_end_of_a_job(queue: QueueOnServer, way: str) ->
         queue.rest("job")
     else:
         queue.schedule("job", "+5000", envelope=CHAINED)
-        job = Held("orders", "job", "")
+        job = DeliveryRef("orders", "job", "")
     with queue.full():
         if way == "reclaim":
             queue.reclaim(max_recoveries=0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.redis.commands.upkeep import OutsideAck, OutsideAcks
+from delayq.redis.calls.upkeep import OutsideAck, OutsideAcks
 from delayq.redis.keys import GROUP
 from tests.support.queue import OTHER, OURS, PLAIN, QueueOnServer, large_envelope
 

@@ -7,7 +7,7 @@ import pytest
 
 from delayq.backends.protocol import Delivery
 from delayq.core.errors import BackendError
-from delayq.redis.commands.call import queue_call
+from delayq.redis.calls.call import queue_call
 from tests.support.queue import HOUR, NOW, QueueOnServer
 
 

@@ -6,8 +6,8 @@ import pytest
 from delayq.core.errors import BackendError
 from delayq.core.states import STATES
 from delayq.core.views import Control
-from delayq.redis.commands import queues
-from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
+from delayq.redis.calls import queues
+from delayq.redis.calls.queues import END, UNTIL_ENDED, Holds, Switch
 from delayq.redis.keys import GROUP
 from tests.support.dump import dump
 from tests.support.queue import HOUR, LEASE, NOW, SECOND, QueueOnServer, envelope_of, large_envelope, new_job

@@ -2,9 +2,9 @@
 
 import pytest
 
-from delayq.backends.protocol import Held, Reclaimed
+from delayq.backends.protocol import DeliveryRef, Reclaimed
 from delayq.core.failure import Failure
-from delayq.redis.commands.delivery import read_pending
+from delayq.redis.calls.delivery import read_pending
 from delayq.redis.keys import GROUP
 from tests.support.queue import LEASE, NOW, OTHER, OURS, PLAIN, QueueOnServer, envelope_of, large_envelope
 
@@ -112,7 +112,7 @@ def test_the_fourth_worker_that_vanishes_fails_the_job(queue: QueueOnServer) -> 
 
 def test_named_rows_come_back_at_once_and_no_others(queue: QueueOnServer) -> None:
     dead, _ = queue.reserve("dead", "live")
-    asked = [dead.held, Held("orders", "nobody", "1-1"), dead.held]
+    asked = [dead.ref, DeliveryRef("orders", "nobody", "1-1"), dead.ref]
     assert queue.recover(*asked) == [1, 0, 0]
     assert (queue.state_of("dead"), queue.state_of("live")) == ("ready", "reserved")
     assert "reclaim_tick" not in queue.rows("meta")

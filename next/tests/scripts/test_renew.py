@@ -2,8 +2,8 @@
 
 import pytest
 
-from delayq.backends.protocol import Held
-from delayq.redis.commands.delivery import renew
+from delayq.backends.protocol import DeliveryRef
+from delayq.redis.calls.delivery import renew
 from delayq.redis.keys import GROUP
 from tests.support.queue import LEASE, OTHER, OURS, PLAIN, QueueOnServer
 
@@ -30,7 +30,7 @@ def test_it_names_the_jobs_that_are_no_longer_the_consumers(queue: QueueOnServer
     queue.hand_back(gone)
     queue.read(OTHER)
     before = queue.pending()
-    held = [mine.held, gone.held, Held("orders", "nobody", "1-1")]
+    held = [mine.ref, gone.ref, DeliveryRef("orders", "nobody", "1-1")]
     assert queue.run_raw(renew(queue.keys, "orders", OURS, held))[2] == [b"gone", b"nobody"]
     assert queue.pending() == before
 
@@ -38,7 +38,7 @@ def test_it_names_the_jobs_that_are_no_longer_the_consumers(queue: QueueOnServer
 def test_a_caller_with_another_entry_renews_nothing(queue: QueueOnServer) -> None:
     (job,) = queue.reserve("job")
     queue.rest("job", idle_ms=RESTED)
-    queue.renew(Held("orders", "job", "1-1"), Held("orders", "other", job.entry))
+    queue.renew(DeliveryRef("orders", "job", "1-1"), DeliveryRef("orders", "other", job.entry))
     assert resting(queue) == {job.entry}
 
 
@@ -80,7 +80,7 @@ def test_without_group_or_stream_nothing_is_renewed(damaged_queue: QueueOnServer
         queue.server.xgroup_destroy(queue.stream, GROUP)
     else:
         queue.server.delete(queue.stream)
-    held = [job.held, Held("orders", "nobody", "1-1")]
+    held = [job.ref, DeliveryRef("orders", "nobody", "1-1")]
     with queue.unchanged():
         assert queue.run_raw(renew(queue.keys, "orders", OURS, held)) == [LEASE, 0, [b"nobody"], []]
 

@@ -8,7 +8,7 @@ import pytest
 from delayq.core.errors import BackendError
 from delayq.core.job_spec import NewJob
 from delayq.core.states import STATES
-from delayq.redis.commands import jobs as producer
+from delayq.redis.calls import jobs as producer
 from tests.support.dump import dump
 from tests.support.queue import HOUR, LEASE, NOW, SECOND, QueueOnServer, envelope_of, new_job
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Held, Released
+from delayq.backends.protocol import Acked, Delivery, DeliveryRef, Failed, Released
 from delayq.core.errors import BackendError
-from delayq.redis.commands import delivery
-from delayq.redis.commands.call import Call
+from delayq.redis.calls import delivery
+from delayq.redis.calls.call import Call
 from delayq.redis.keys import GROUP
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, PLAIN, SECOND, Job, QueueOnServer, envelope_of
 
@@ -57,7 +57,13 @@ def test_a_job_that_is_no_longer_the_callers_is_left_alone(queue: QueueOnServer,
 def test_one_call_settles_its_own_jobs_and_no_others(queue: QueueOnServer, way: str) -> None:
     one, two, three, four = queue.reserve("one", "two", "three", "four")
     queue.hand_back(two)
-    jobs: list[Job] = [one, two, Held("orders", "nobody", four.entry), three, Held("orders", "four", "0-1")]
+    jobs: list[Job] = [
+        one,
+        two,
+        DeliveryRef("orders", "nobody", four.entry),
+        three,
+        DeliveryRef("orders", "four", "0-1"),
+    ]
     assert SETTLE[way](queue, jobs) == [True, False, False, True, False]
     after = STATES_AFTER[way]
     states = [queue.state_of(id) for id in ("one", "two", "three", "four")]
@@ -111,7 +117,7 @@ def test_a_stop_request_is_kept_only_while_the_job_is_ready_again(
 def test_a_job_that_was_asked_to_stop_neither_runs_again_nor_fails(queue: QueueOnServer, way: str) -> None:
     one, two, three = queue.reserve("one", "two", "three")
     queue.cancel("two", running=True)
-    stranger = Held("orders", "two", "0-1")
+    stranger = DeliveryRef("orders", "two", "0-1")
     assert SETTLE[way](queue, [one, two, stranger, three]) == [1, 2, 0, 1]
     assert [queue.state_of(id) for id in ("one", "two", "three")] == [STATES_AFTER[way], "reserved", STATES_AFTER[way]]
     with queue.unchanged():
@@ -167,7 +173,7 @@ def _calls(queue: QueueOnServer, job: Delivery) -> dict[str, Call[Any]]:
         "ack": delivery.ack(queue.keys, "orders", [Acked("orders", id, entry)]),
         "release": delivery.release(queue.keys, "orders", [Released("orders", id, entry, 0, b"", b"")]),
         "fail": delivery.fail(queue.keys, "orders", [Failed("orders", id, entry, b"", b"")]),
-        "hand_back": delivery.hand_back(queue.keys, "orders", [job.held]),
+        "hand_back": delivery.hand_back(queue.keys, "orders", [job.ref]),
     }
 
 

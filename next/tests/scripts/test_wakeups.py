@@ -7,8 +7,8 @@ import redis
 
 from delayq.backends.protocol import Acked
 from delayq.core.job_spec import NewJob
-from delayq.redis.commands import delivery
-from delayq.redis.commands import jobs as producer
+from delayq.redis.calls import delivery
+from delayq.redis.calls import jobs as producer
 from tests.support.listener import Listener
 from tests.support.queue import HOUR, LEASE, NOW, OURS, QueueOnServer, envelope_of, new_job
 

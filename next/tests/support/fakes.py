@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delayq.backends.protocol import Delivery, Held, Renewed, SettleAnswer, Settlement, Switches
+from delayq.backends.protocol import Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 
 FakeTrip = tuple[list[int | BackendError], list[Delivery]]
@@ -29,12 +29,12 @@ class FakeConsumer:
     def __init__(self, *jobs: Delivery) -> None:
         self.ready = list(jobs)
         self.settled: list[Settlement] = []
-        self.handed_back: list[Held] = []
+        self.handed_back: list[DeliveryRef] = []
         self.trips = 0
         self.lost: list[Delivery] = []
         self.refuses = False
         self.answer = SettleAnswer.SETTLED
-        self.reports: list[tuple[Held, bytes]] = []
+        self.progress: list[tuple[DeliveryRef, bytes]] = []
 
     def open(self) -> float:
         return 30.0
@@ -58,11 +58,11 @@ class FakeConsumer:
     def pending(self) -> list[Delivery]:
         return self.lost
 
-    def hand_back(self, held: Sequence[Held]) -> None:
+    def hand_back(self, held: Sequence[DeliveryRef]) -> None:
         self.handed_back += held
 
-    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
-        self.reports += reports
+    def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
+        self.progress += progress
 
     def switches(self) -> Switches:
         return Switches()
@@ -73,7 +73,7 @@ class FakeKeeper:
 
     def __init__(self, *jobs: Delivery) -> None:
         self.jobs = list(jobs)
-        self.renewed: list[Held] = []
+        self.renewed: list[DeliveryRef] = []
         self.lease_ms = 30_000
         self.wishes: list[tuple[str, str]] = []
         self.cancelled: list[tuple[str, str]] = []
@@ -81,24 +81,24 @@ class FakeKeeper:
         self.decided: list[Settlement] = []
         self.fails_with_recovery = False
 
-    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+    def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
         self.renewed += held
         return Renewed(self.lease_ms, len(self.jobs) - len(held), self.cancelled)
 
     def pending(self, consumer: str) -> list[Delivery]:
         return self.jobs
 
-    def stop_wishes(self) -> list[tuple[str, str]]:
+    def stop_requests(self) -> list[tuple[str, str]]:
         wishes, self.wishes = self.wishes, []
         return wishes
 
     def settle_after_death(
         self,
-        done: Sequence[Held],
-        unstarted: Sequence[Held],
-        vanished: Sequence[Held],
+        done: Sequence[DeliveryRef],
+        unstarted: Sequence[DeliveryRef],
+        vanished: Sequence[DeliveryRef],
         decided: Sequence[Settlement],
-    ) -> list[Held]:
+    ) -> list[DeliveryRef]:
         self.settled = {
             "done": [job.id for job in done],
             "handed back": [job.id for job in unstarted],

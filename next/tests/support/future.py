@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from delayq.redis.commands.call import command
+from delayq.redis.calls.call import command
 from delayq.redis.keys import GROUP
 from tests.support.queue import QueueOnServer
 

@@ -8,18 +8,28 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import redis
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed, Stopped
+from delayq.backends.protocol import (
+    Acked,
+    Delivery,
+    DeliveryRef,
+    Failed,
+    Promoted,
+    Reclaimed,
+    Released,
+    Renewed,
+    Stopped,
+)
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.core.job_spec import NewJob
 from delayq.core.states import Answer, State
 from delayq.core.views import Control, JobInfo, Page, QueueStats
-from delayq.redis.commands import delivery, inspect, queues, upkeep
-from delayq.redis.commands import jobs as producer
-from delayq.redis.commands.call import Call, queue_call
-from delayq.redis.commands.jobs import Moved, Placed, RetryAnswer
-from delayq.redis.commands.queues import Configured, Holds, Switch
-from delayq.redis.commands.upkeep import Outbox, OutsideAcks, Pruned, Tidied
+from delayq.redis.calls import delivery, inspect, queues, upkeep
+from delayq.redis.calls import jobs as producer
+from delayq.redis.calls.call import Call, queue_call
+from delayq.redis.calls.jobs import Moved, Placed, RetryAnswer
+from delayq.redis.calls.queues import Configured, Holds, Switch
+from delayq.redis.calls.upkeep import Outbox, OutsideAcks, Pruned, Tidied
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
@@ -28,7 +38,7 @@ from delayq.redis.keys import GROUP, Keys
 from tests.support.stored import StoredQueue
 
 T = TypeVar("T")
-Job = Delivery | Held
+Job = Delivery | DeliveryRef
 Now = int | Literal[""]
 """An epoch in ms; '' = the clock of the server."""
 
@@ -315,8 +325,8 @@ class QueueOnServer(StoredQueue):
         assert [job.id for job in found] == [*ids]
         return found
 
-    def held(self, id: str) -> Held:
-        return Held("orders", id, str(self.server.hget(self.key("entries"), id)))
+    def held(self, id: str) -> DeliveryRef:
+        return DeliveryRef("orders", id, str(self.server.hget(self.key("entries"), id)))
 
     def rest(self, *ids: str, idle_ms: int = LEASE) -> None:
         """Let so much time pass since the consumers of these jobs were last heard of."""
@@ -338,8 +348,8 @@ class QueueOnServer(StoredQueue):
         return found
 
 
-def _held(*jobs: Job) -> list[Held]:
-    return [Held("orders", job.id, job.entry) for job in jobs]
+def _held(*jobs: Job) -> list[DeliveryRef]:
+    return [DeliveryRef("orders", job.id, job.entry) for job in jobs]
 
 
 def _as_text(reply: bytes) -> str:

@@ -10,8 +10,8 @@ from delayq.jobs.registry import Registry
 from delayq.worker import watchdog
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
-from delayq.worker.executors.executor import JobExecutor
 from delayq.worker.in_flight import InFlight
+from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotState, SlotTable
 from delayq.worker.watchdog import Watchdog
 from tests.support.fakes import FakeClock, FakeConsumer, delivery
@@ -24,7 +24,7 @@ class ChildUnderTest:
         self.consumer = consumer
         self.clock = FakeClock()
         self.slots = SlotTable(["q", "other"])
-        self.in_flight = InFlight(self.slots, places=1, clock=self.clock)
+        self.in_flight = InFlight(self.slots, threads=1, clock=self.clock)
         self.started: list[str] = []
         registry = Registry()
 
@@ -44,13 +44,13 @@ class ChildUnderTest:
             self.watchdog.look()
 
         attempts = Attempts(registry, now_ms=consumer.now_ms)
-        executor = JobExecutor(self.in_flight, attempts, registry, threads=1)
+        executor = JobRunner(self.in_flight, attempts, registry, threads=1)
         self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
         self.watchdog = Watchdog(
             self.in_flight,
             relieve=self.child.relieve,
             interrupt=executor.interrupt,
-            report=consumer.report,
+            store_progress=consumer.store_progress,
             lease=30,
             clock=self.clock,
         )
@@ -72,7 +72,7 @@ def test_one_trip_settles_what_is_finished_and_takes_what_is_new() -> None:
 def test_jobs_of_two_queues_that_have_the_same_entry_id_both_run() -> None:
     """Streams give entry ids by the millisecond, so those of two queues may be equal."""
     under_test = ChildUnderTest(FakeConsumer())
-    under_test.in_flight.hold([delivery(1), delivery(1, queue="other")], read_at=under_test.clock())
+    under_test.in_flight.add([delivery(1), delivery(1, queue="other")], read_at=under_test.clock())
     for _ in range(5):
         under_test.child.step()
     assert [settled.queue for settled in under_test.consumer.settled] == ["q", "other"]
@@ -102,7 +102,7 @@ def test_an_exception_is_retried_until_the_tries_are_used_up(attempts: int, kind
 
 def test_while_a_handler_is_slow_the_rest_is_handed_back() -> None:
     under_test = ChildUnderTest(FakeConsumer())
-    under_test.in_flight.hold([delivery(1), delivery(2, name="slow"), delivery(3)], read_at=under_test.clock())
+    under_test.in_flight.add([delivery(1), delivery(2, name="slow"), delivery(3)], read_at=under_test.clock())
     under_test.child.step()
     assert under_test.started == ["ok", "slow"]
     assert [held.id for held in under_test.consumer.handed_back] == ["job-3"]
@@ -112,7 +112,7 @@ def test_while_a_handler_is_slow_the_rest_is_handed_back() -> None:
 @pytest.mark.parametrize(("still_ours", "started"), [(True, ["ok"]), (False, [])])
 def test_a_job_that_waited_too_long_is_read_again_before_it_starts(still_ours: bool, started: list[str]) -> None:
     under_test = ChildUnderTest(FakeConsumer())
-    under_test.in_flight.hold([delivery(1)], read_at=under_test.clock())
+    under_test.in_flight.add([delivery(1)], read_at=under_test.clock())
     under_test.clock.now += 21
     under_test.consumer.lost = [delivery(1)] if still_ours else []
     under_test.child._start_jobs()
@@ -194,24 +194,24 @@ def test_what_could_not_be_handed_back_is_read_again(monkeypatch: pytest.MonkeyP
 
 def test_only_the_job_that_was_checked_is_started() -> None:
     in_flight = ChildUnderTest(FakeConsumer()).in_flight
-    in_flight.hold([delivery(1)], read_at=100)
+    in_flight.add([delivery(1)], read_at=100)
     checked = in_flight.next_job()
     assert checked is not None
     in_flight.take_waiting()
-    in_flight.hold([delivery(2)], read_at=0)
+    in_flight.add([delivery(2)], read_at=0)
     assert not in_flight.start(checked, now=0.0)
 
 
 def test_the_slots_say_how_far_each_job_is() -> None:
     under_test = ChildUnderTest(FakeConsumer())
-    under_test.in_flight.hold([delivery(1), delivery(2), delivery(3)], read_at=under_test.clock())
+    under_test.in_flight.add([delivery(1), delivery(2), delivery(3)], read_at=under_test.clock())
     for _ in range(2):
         job = under_test.in_flight.next_job()
         assert job is not None
         assert under_test.in_flight.start(job, now=0.0)
         if job.delivery.id == "job-1":
             under_test.in_flight.finish(job, Acked("q", "job-1", "1-0"))
-    assert [view.state for view in sorted(under_test.slots.read(), key=lambda view: view.held.entry)] == [
+    assert [view.state for view in sorted(under_test.slots.read(), key=lambda view: view.ref.entry)] == [
         SlotState.DONE,
         SlotState.RUNNING,
         SlotState.WAITING,
@@ -220,9 +220,9 @@ def test_the_slots_say_how_far_each_job_is() -> None:
 
 def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> None:
     clock = FakeClock()
-    in_flight = InFlight(SlotTable(["q"], clock=clock), places=1, clock=clock)
+    in_flight = InFlight(SlotTable(["q"], clock=clock), threads=1, clock=clock)
     in_flight.slots.add_standstill(90)
-    in_flight.hold([delivery(1)], read_at=clock())
+    in_flight.add([delivery(1)], read_at=clock())
     job = in_flight.next_job()
     assert job is not None
     in_flight.start(job, now=0.0)

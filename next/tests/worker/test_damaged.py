@@ -86,7 +86,7 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
     )
     assert keeper.renew(NAME, []).more == 1
     assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]
-    keeper.settle_after_death([], [type(job.held)("damaged", "other", "1-0"), job.held], [], [])
+    keeper.settle_after_death([], [type(job.ref)("damaged", "other", "1-0"), job.ref], [], [])
     assert queue.server.hget(queue.key("meta"), "handed_back_total") == "1"
 
 
@@ -131,7 +131,7 @@ def test_a_list_of_queues_that_is_refused_is_told_once_then_every_few_seconds_wi
 
 
 def test_the_jobs_that_fail_with_their_last_recovery_are_returned(queue: QueueOnServer, url: str, keys: Keys) -> None:
-    held = [delivery.held for delivery in queue.reserve("one", "two")]
+    held = [delivery.ref for delivery in queue.reserve("one", "two")]
     hints = Hints(Address(url), keys.cancel)
     options = Options(max_recoveries=0)
     keeper = RedisLeaseKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES, options, hints)

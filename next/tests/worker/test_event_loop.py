@@ -12,13 +12,13 @@ from typing import Any, Final
 import pytest
 
 from delayq.backends.protocol import Acked, Failed, Settlement
-from delayq.core.signals import JobTimedOut
+from delayq.core.control_flow import JobTimedOut
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
-from delayq.worker.executors import event_loop
-from delayq.worker.executors.executor import JobExecutor
-from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.in_flight import InFlight, JobInFlight
+from delayq.worker.runners import event_loop
+from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotState, SlotTable
 from tests.support.fakes import delivery
 from tests.support.waiting import wait_until
@@ -34,17 +34,17 @@ class LoopUnderTest:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.registry = Registry()
-        self.in_flight = InFlight(SlotTable(["q"]), places=4)
-        self.executor: JobExecutor | None = None
-        self.ended: dict[HeldJob, Settlement] = {}
+        self.in_flight = InFlight(SlotTable(["q"]), threads=4)
+        self.executor: JobRunner | None = None
+        self.ended: dict[JobInFlight, Settlement] = {}
 
-    def start(self, handler: AsyncHandler, *, number: int = 1) -> HeldJob:
+    def start(self, handler: AsyncHandler, *, number: int = 1) -> JobInFlight:
         """Start a job of this handler."""
         if self.executor is None:
             job("ok", tries=1, registry=self.registry)(handler)
             attempts = Attempts(self.registry, now_ms=lambda: 1_800_000_000_000)
-            self.executor = JobExecutor(self.in_flight, attempts, self.registry, threads=4)
-        self.in_flight.hold([delivery(number)], read_at=0)
+            self.executor = JobRunner(self.in_flight, attempts, self.registry, threads=4)
+        self.in_flight.add([delivery(number)], read_at=0)
         held = self.in_flight.next_job()
         assert held is not None
         assert self.in_flight.start(held, now=0.0)
@@ -56,16 +56,16 @@ class LoopUnderTest:
         held = self.start(handler, number=number)
         return self.end_of(held)
 
-    def end_of(self, held: HeldJob) -> Settlement:
+    def end_of(self, held: JobInFlight) -> Settlement:
         wait_until(lambda: self.has_ended(held))
         self.notes.append("settled")
         return self.ended[held]
 
-    def state_of(self, held: HeldJob) -> SlotState:
+    def state_of(self, held: JobInFlight) -> SlotState:
         (state,) = [view.state for view in self.in_flight.slots.read() if view.number == held.slot]
         return state
 
-    def has_ended(self, held: HeldJob) -> bool:
+    def has_ended(self, held: JobInFlight) -> bool:
         finished = self.in_flight.take_finished()
         self.ended |= dict(finished)
         self.in_flight.free([held for held, _ in finished])

@@ -8,8 +8,9 @@ import pytest
 
 from delayq.backends.protocol import Delivery, Failed, Released, Settlement, Stopped
 from delayq.core.backoff import Fixed
+from delayq.core.control_flow import JobCancelled, JobTimedOut
+from delayq.core.exit_codes import ExitCode
 from delayq.core.outcome import Policy
-from delayq.core.signals import JobCancelled, JobTimedOut
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
 from delayq.worker import children as children_module
@@ -19,7 +20,7 @@ from delayq.worker.attempt import Attempts
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.crash_recovery import CrashRecovery
 from delayq.worker.lease_renewal import LeaseRenewal
-from delayq.worker.options import ExitCode, WorkerOptions
+from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotState, SlotTable, Stop
 from delayq.worker.stopping import Stopping
 from delayq.worker.timeouts import Timeouts
@@ -95,7 +96,7 @@ def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildU
     for _ in range(21):
         renewal.step([child.process], child.clock())
         child.clock.now += 1
-    assert keeper.renewed == [one.held for one in held] * 2
+    assert keeper.renewed == [one.ref for one in held] * 2
     assert not child.slots.take_replay()
 
 

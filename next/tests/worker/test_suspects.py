@@ -1,9 +1,10 @@
 """A child with four places: jobs whose worker vanished more than once, and places that are taken for long."""
 
 from delayq.backends.protocol import Acked
-from delayq.core.signals import JobInterrupted
+from delayq.core.control_flow import JobInterrupted
 from delayq.worker.child import Child
-from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.in_flight import InFlight, JobInFlight
+from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.watchdog import Watchdog
 from tests.support.fakes import FakeClock, FakeConsumer, delivery
@@ -11,18 +12,18 @@ from tests.support.fakes import FakeClock, FakeConsumer, delivery
 LEASE = 30.0
 
 
-class ManualExecutor:
-    """A JobExecutor whose jobs run until the test ends them. A wait lasts a tenth of a second."""
+class ManualRunner(JobRunner):
+    """A JobRunner whose jobs run until the test ends them. A wait lasts a tenth of a second."""
 
     def __init__(self, clock: FakeClock) -> None:
-        self.running: dict[str, HeldJob] = {}
+        self.running: dict[str, JobInFlight] = {}
         self.waits = 0
         self._clock = clock
 
-    def execute(self, job: HeldJob) -> None:
+    def execute(self, job: JobInFlight) -> None:
         self.running[job.delivery.id] = job
 
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+    def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         pass
 
     def wait(self, timeout: float) -> None:
@@ -39,16 +40,16 @@ class ThreadedChild:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.consumer = FakeConsumer()
-        self.in_flight = InFlight(SlotTable(["q"]), places=4, clock=self.clock)
-        self.executor = ManualExecutor(self.clock)
+        self.in_flight = InFlight(SlotTable(["q"]), threads=4, clock=self.clock)
+        self.runner = ManualRunner(self.clock)
         self.child = Child(
-            self.consumer, self.in_flight.slots, self.in_flight, self.executor, lease=LEASE, clock=self.clock
+            self.consumer, self.in_flight.slots, self.in_flight, self.runner, lease=LEASE, clock=self.clock
         )
         self.watchdog = Watchdog(
             self.in_flight,
             relieve=self.child.relieve,
-            interrupt=self.executor.interrupt,
-            report=self.consumer.report,
+            interrupt=self.runner.interrupt,
+            store_progress=self.consumer.store_progress,
             lease=LEASE,
             clock=self.clock,
         )
@@ -66,14 +67,14 @@ class ThreadedChild:
 
     def start(self, *numbers: int) -> None:
         """Let jobs run that take until the test ends them."""
-        self.in_flight.hold([delivery(number) for number in numbers], read_at=self.clock())
+        self.in_flight.add([delivery(number) for number in numbers], read_at=self.clock())
         self.child.step()
 
     def run_quick_jobs(self) -> None:
         """Let the child learn that jobs take no time."""
         self.steps(1)
         for number in range(1_000, 1_100):
-            self.in_flight.hold([delivery(number)], read_at=self.clock())
+            self.in_flight.add([delivery(number)], read_at=self.clock())
             job = self.in_flight.next_job()
             assert job is not None
             assert self.in_flight.start(job, now=self.clock())
@@ -81,12 +82,12 @@ class ThreadedChild:
         self.child.settle()
 
     def end(self, id: str) -> None:
-        job = self.executor.running.pop(id)
+        job = self.runner.running.pop(id)
         self.in_flight.finish(job, Acked("q", job.delivery.id, job.delivery.entry))
 
     @property
     def running(self) -> list[str]:
-        return sorted(self.executor.running)
+        return sorted(self.runner.running)
 
 
 def test_a_first_recovery_runs_like_any_job() -> None:
@@ -100,11 +101,11 @@ def test_a_suspect_waits_until_nothing_runs_and_nothing_is_read_or_handed_back_m
     child = ThreadedChild()
     child.take(1, recoveries=2)
     child.consumer.ready = [delivery(number) for number in range(2, 9)]
-    trips, waits = child.consumer.trips, child.executor.waits
+    trips, waits = child.consumer.trips, child.runner.waits
     child.steps(10)
     assert child.running == ["job-0"]
     assert (child.consumer.trips, child.consumer.handed_back) == (trips, [])
-    assert child.executor.waits == waits + 10
+    assert child.runner.waits == waits + 10
     child.end("job-0")
     child.steps(2)
     assert child.running == ["job-1"]
@@ -132,7 +133,7 @@ def test_a_suspect_without_a_free_place_is_handed_back_like_any_job() -> None:
     child.take(1, 2, 3)
     child.steps(1)
     assert len(child.running) == 4
-    child.in_flight.hold([delivery(9, recoveries=2)], read_at=child.clock())
+    child.in_flight.add([delivery(9, recoveries=2)], read_at=child.clock())
     child.clock.now += 1
     child.watchdog.look()
     assert [held.id for held in child.consumer.handed_back] == ["job-9"]
@@ -141,9 +142,9 @@ def test_a_suspect_without_a_free_place_is_handed_back_like_any_job() -> None:
 def test_a_child_with_free_places_looks_for_jobs_without_spinning() -> None:
     child = ThreadedChild()
     child.steps(1)
-    waits = child.executor.waits
+    waits = child.runner.waits
     child.steps(5)
-    assert child.executor.waits == waits + 5
+    assert child.runner.waits == waits + 5
 
 
 def test_a_child_whose_places_are_taken_for_long_reads_and_hands_back_nothing() -> None:
@@ -165,7 +166,7 @@ def test_only_what_has_waited_is_handed_back_beside_a_long_job() -> None:
     child = ThreadedChild()
     child.start(1, 2, 3)
     child.clock.now += 1
-    child.in_flight.hold([delivery(4), delivery(5)], read_at=child.clock())
+    child.in_flight.add([delivery(4), delivery(5)], read_at=child.clock())
     child.watchdog.look()
     assert child.consumer.handed_back == []
     child.clock.now += 0.1

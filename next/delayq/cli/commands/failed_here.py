@@ -15,9 +15,10 @@ from delayq.cli.selection import Selection
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
+from delayq.core.control_flow import JobSignal
 from delayq.core.errors import Conflict, DelayqError, InvalidInput, PayloadLost
+from delayq.core.exit_codes import ExitCode
 from delayq.core.outcome import Done, GiveUp
-from delayq.core.signals import JobSignal
 from delayq.core.states import Answer
 from delayq.core.views import JobInfo
 from delayq.jobs.application import load_application
@@ -83,7 +84,7 @@ def _reason(ran: Ran) -> str:
 def _end_of(ran: Ran) -> BaseException:
     """Return what ends the process: the error of the handler, or exit code 1 for a signal, which is no error."""
     if not isinstance(ran.outcome, GiveUp) or isinstance(ran.outcome.error, JobSignal):
-        return typer.Exit(1)
+        return typer.Exit(ExitCode.FAILED)
     error = ran.outcome.error
     if isinstance(error, _READ_BY_COMMANDS):
         wrapped = RuntimeError("The handler raised the error above.")

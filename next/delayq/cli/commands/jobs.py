@@ -17,12 +17,18 @@ from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ, JobRef
 from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput
+from delayq.core.exit_codes import ExitCode
 from delayq.core.job_spec import when_of
 from delayq.core.names import check_queue
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
 
-REFUSED = {"unknown": 3, "running": 4, "failed": 4, "finished": 4}
+REFUSED: Final[Mapping[str, ExitCode]] = {
+    "unknown": ExitCode.UNKNOWN_ID,
+    "running": ExitCode.CONFLICT,
+    "failed": ExitCode.CONFLICT,
+    "finished": ExitCode.CONFLICT,
+}
 """Exit codes of answers of a call that changed nothing."""
 
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {

@@ -18,6 +18,7 @@ from delayq.client import DelayQ
 from delayq.core import json_shapes
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
+from delayq.core.exit_codes import ExitCode
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
 from delayq.core.views import DayCounts, QueueStats, QueueView
 
@@ -70,7 +71,7 @@ def stats(
     if busy:
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
     if busy or any(one.error for one in found):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def pause(
@@ -124,7 +125,7 @@ def pause(
     if running:
         end = f"delayq resume {'--all' if all else name}"
         print_note(f"Jobs still run after {wait}. The pause stays; `{end}` ends it.")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, json: Json = False) -> None:

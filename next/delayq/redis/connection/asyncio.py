@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.redis.connection.errors import ERROR_REPLIES, LOST, error_reply, refused_login, why_lost
+from delayq.redis.connection.errors import CONNECTION_ERRORS, ERROR_REPLIES, error_reply, refused_login, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
 from delayq.redis.connection.url import Address
 
@@ -42,7 +42,7 @@ class AsyncioLeaf:
         except (AuthenticationError, ResponseError) as error:
             await connection.disconnect(nowait=True)
             raise refused_login(self.where, error) from error
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
             if isinstance(error.__cause__, ResponseError):  # redis-py wraps what it meets while it connects
                 raise refused_login(self.where, error.__cause__) from error
@@ -61,7 +61,7 @@ class AsyncioLeaf:
         try:
             async with asyncio.timeout(block + TRY_TIMEOUT):
                 answers = [await self._read(connection) for _ in range(replies)]
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
             raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:

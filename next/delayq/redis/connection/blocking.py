@@ -8,7 +8,7 @@ from typing import Any
 from redis.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.redis.connection.errors import ERROR_REPLIES, LOST, error_reply, refused_login, why_lost
+from delayq.redis.connection.errors import CONNECTION_ERRORS, ERROR_REPLIES, error_reply, refused_login, why_lost
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
 
@@ -42,7 +42,7 @@ class BlockingLeaf:
         except (AuthenticationError, ResponseError) as error:
             connection.disconnect()
             raise refused_login(self.where, error) from error
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
@@ -56,7 +56,7 @@ class BlockingLeaf:
             if block:
                 self._wait(connection, block + TRY_TIMEOUT)
             answers = [self._read(connection) for _ in range(replies)]
-        except LOST as error:
+        except CONNECTION_ERRORS as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=True) from error
         except BaseException:

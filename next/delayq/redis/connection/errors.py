@@ -62,7 +62,7 @@ _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
 
-LOST: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
+CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
 """Raised by redis-py and sockets when there is no connection, or no answer."""
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)

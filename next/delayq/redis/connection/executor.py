@@ -9,13 +9,13 @@ from hiredis import pack_command
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
-from delayq.redis.commands.call import Call, Word, value_of
+from delayq.redis.calls.call import Call, Word, value_of
 from delayq.redis.connection.errors import is_not_ready, is_of_replica, refusal
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
 
-PATIENCE: Final = 5.0
+RETRY_TIMEOUT: Final = 5.0
 """Seconds after which a call gives up for good."""
 
 FIRST_PAUSE: Final = 0.05
@@ -34,14 +34,14 @@ class Executor:
     """Sends calls over a leaf.
 
     A trip has one outcome for each call, a value or an error. A call that the server answers with "not ready" had no
-    effect, so it is asked again for up to `patience` seconds; so is what was not sent, or may be repeated.
+    effect, so it is asked again for up to `retry_timeout` seconds; so is what was not sent, or may be repeated.
     """
 
     def __init__(
-        self, leaf: Leaf[Any], *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+        self, leaf: Leaf[Any], *, retry_timeout: float = RETRY_TIMEOUT, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._leaf = leaf
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._clock = clock
 
     @property
@@ -53,14 +53,21 @@ class Executor:
         """Send one call and return what its parser makes of the answer; raises CallRefused when it is an error."""
         return value_of((await self.run_all((call,)))[0])
 
-    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
+    async def run_all(
+        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
+    ) -> list[T | BackendError]:
         """Send calls in one trip and return the outcome of each, in order: a value, or the error that it met.
 
-        `block` is how long the server may hold an answer back by order of the call, in seconds.
+        `block` is how long the server may hold an answer back by order of the call, in seconds. `was_sent`: an earlier
+        try of the same calls may have reached the server.
         Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, because none was
         sent or all of them only read, and OutcomeUnknown when the answer to calls that were sent was lost.
         """
-        return await self._run_all(calls, block=block)
+        if not calls:
+            return []
+        deadline = self._clock() + self._retry_timeout
+        replies = await self._exchange(calls, [call.words for call in calls], block, deadline, was_sent=was_sent)
+        return await self._outcomes(calls, replies, deadline)
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls and return at once, so that the caller can work while the server does."""
@@ -80,12 +87,12 @@ class Executor:
         if started.connection is not None:
             try:
                 replies = await self._leaf.receive(started.connection, len(calls))
-                return await self._outcomes(calls, replies, self._clock() + self._patience)
+                return await self._outcomes(calls, replies, self._clock() + self._retry_timeout)
             except ConnectionLost as error:
                 lost = error
         if lost and lost.sent and not _may_repeat(calls):
             raise self._lost(calls, lost, was_sent=True) from lost
-        return await self._run_all(calls, was_sent=lost is not None and lost.sent)
+        return await self.run_all(calls, was_sent=lost is not None and lost.sent)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, as the leaf waits: a thread or an event loop."""
@@ -94,16 +101,6 @@ class Executor:
     async def close(self) -> None:
         """Close the connections."""
         await self._leaf.close()
-
-    async def _run_all(
-        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
-    ) -> list[T | BackendError]:
-        """Do what `run_all` says. `was_sent`: an earlier try of the same calls may have reached the server."""
-        if not calls:
-            return []
-        deadline = self._clock() + self._patience
-        replies = await self._exchange(calls, [call.words for call in calls], block, deadline, was_sent=was_sent)
-        return await self._outcomes(calls, replies, deadline)
 
     async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
         """Parse replies, after asking again where that helps."""

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, Held, Settlement, Switches
+from delayq.backends.protocol import Delivery, DeliveryRef, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 from delayq.core.options import Options
 from delayq.core.queue_order import Order, strict
 from delayq.core.resting import RestingQueues
-from delayq.redis.commands import delivery as calls
-from delayq.redis.commands import upkeep
-from delayq.redis.commands.call import Call
-from delayq.redis.commands.inspect import server_time_ms
+from delayq.redis.calls import delivery as calls
+from delayq.redis.calls import upkeep
+from delayq.redis.calls.call import Call
+from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
@@ -147,22 +147,20 @@ class RedisConsumer:
         replies = self._resting.values(queues, drive(self._executor.run_all(requests)))
         return [delivery for reply in replies for delivery in reply]
 
-    def hand_back(self, held: Sequence[Held]) -> None:
+    def hand_back(self, held: Sequence[DeliveryRef]) -> None:
         """Give back jobs that were not started. What a queue refuses stays with this consumer, as pending."""
         pages = [(queue, page) for queue, jobs in by_queue(held).items() for page in cut(jobs, calls.MAX_HAND_BACK)]
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
         self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))
 
-    def report(self, reports: Sequence[tuple[Held, bytes]]) -> None:
+    def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
         """Store how far jobs are. A queue that refuses it, because the server is full, gets no report."""
         pages = [
             (queue, page)
-            for queue, rows in by_queue([_Report(held.queue, held, report) for held, report in reports]).items()
+            for queue, rows in by_queue([_Progress(ref.queue, ref, report) for ref, report in progress]).items()
             for page in cut(rows)
         ]
-        requests = [
-            calls.progress(self._keys, queue, [(row.held, row.report) for row in page]) for queue, page in pages
-        ]
+        requests = [calls.progress(self._keys, queue, [(row.ref, row.report) for row in page]) for queue, page in pages]
         drive(self._executor.run_all(requests))
 
     def _readable(self) -> list[str]:
@@ -195,14 +193,14 @@ class RedisConsumer:
             return taken
         unwanted = [job for job in taken if switches.is_all_paused or job.queue in switches.paused]
         if unwanted:
-            self.hand_back([job.held for job in unwanted])
+            self.hand_back([job.ref for job in unwanted])
         return [job for job in taken if job not in unwanted]
 
     def _read_switches(self) -> None:
         self._switches.keep(drive(self._executor.run_all(self._switches.calls)))
 
 
-class _Report(msgspec.Struct, frozen=True, gc=False):
+class _Progress(msgspec.Struct, frozen=True, gc=False):
     queue: str
-    held: Held
+    ref: DeliveryRef
     report: bytes

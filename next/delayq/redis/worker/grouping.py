@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from delayq.redis.commands.call import MAX_ROWS
+from delayq.redis.calls.call import MAX_ROWS
 
 
 class _OfQueue(Protocol):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from delayq.backends.protocol import Acked, Delivery, Held, Renewed, SettleAnswer, Settlement, Stopped
+from delayq.backends.protocol import Acked, Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
-from delayq.redis.commands import delivery as calls
-from delayq.redis.commands.call import Call
+from delayq.redis.calls import delivery as calls
+from delayq.redis.calls.call import Call
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -32,7 +32,7 @@ class RedisLeaseKeeper:
         self._stop_hints = stop_hints
         self._resting = RestingQueues()
 
-    def renew(self, consumer: str, held: Sequence[Held]) -> Renewed:
+    def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
         """Begin the leases of these jobs anew."""
         of_queue = by_queue(held)
         replies = self._run(
@@ -50,17 +50,17 @@ class RedisLeaseKeeper:
         replies = self._run([(queue, calls.read_pending(self._keys, queue, consumer)) for queue in self._queues])
         return [delivery for reply in replies for delivery in reply]
 
-    def stop_wishes(self) -> list[tuple[str, str]]:
+    def stop_requests(self) -> list[tuple[str, str]]:
         """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
         return self._stop_hints.wait(0)
 
     def settle_after_death(
         self,
-        done: Sequence[Held],
-        unstarted: Sequence[Held],
-        vanished: Sequence[Held],
+        done: Sequence[DeliveryRef],
+        unstarted: Sequence[DeliveryRef],
+        vanished: Sequence[DeliveryRef],
         decided: Sequence[Settlement],
-    ) -> list[Held]:
+    ) -> list[DeliveryRef]:
         """Settle for a dead child, and return the jobs that failed with their last recovery."""
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():

@@ -10,9 +10,9 @@ from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.options import Options
 from delayq.core.outages import Outages
 from delayq.redis import relay, repair
-from delayq.redis.commands import delivery as calls
-from delayq.redis.commands.inspect import list_queues
-from delayq.redis.commands.upkeep import record_activity
+from delayq.redis.calls import delivery as calls
+from delayq.redis.calls.inspect import list_queues
+from delayq.redis.calls.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys

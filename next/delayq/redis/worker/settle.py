@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from delayq.backends.protocol import Acked, Failed, Released, Settlement, Stopped
-from delayq.redis.commands import delivery as calls
-from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS, Call
+from delayq.redis.calls import delivery as calls
+from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS, Call
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import cut
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from delayq.backends.protocol import Switches
 from delayq.core.errors import BackendError
-from delayq.redis.commands.call import Call, read
+from delayq.redis.calls.call import Call, read
 from delayq.redis.keys import Keys
 
 _CONTROL: Final = ("paused_until_ms", "maintenance_until_ms", "restart_ms")

@@ -8,15 +8,13 @@ hits the job behind.
 import signal
 import threading
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
-from delayq.core.signals import JobInterrupted
+from delayq.core.control_flow import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import End
-from delayq.worker.in_flight import HeldJob
-
-NUDGE: Final = signal.SIGURG
-"""Ignored by default and hardly used: a handler may have its own plans with ALRM, USR1 and USR2."""
+from delayq.worker.in_flight import JobInFlight
+from delayq.worker.processes import WAKE_SIGNAL
+from delayq.worker.runners.runner import End
 
 
 class InlineRunner:
@@ -24,24 +22,24 @@ class InlineRunner:
 
     def __init__(self, end: End) -> None:
         self._end = end
-        self._current: HeldJob | None = None
-        self._pending: tuple[HeldJob, JobInterrupted] | None = None
+        self._current: JobInFlight | None = None
+        self._pending: tuple[JobInFlight, JobInterrupted] | None = None
         self._is_armed = False
         self._may_raise_again = False
 
     def listen(self) -> None:
         """Take the signal; only the main thread of a process can."""
-        signal.signal(NUDGE, self._on_nudge)
+        signal.signal(WAKE_SIGNAL, self._on_signal)
 
-    def run(self, job: HeldJob, attempt: Attempt) -> None:
+    def run(self, job: JobInFlight, attempt: Attempt) -> None:
         """Run an attempt; it has ended on return."""
         result, error = self._guarded(job, attempt)
         self._end(job, attempt, result, error)
 
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+    def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         """Raise an error in the main thread, as soon as it is in the interpreter."""
         self._pending = (job, error)
-        signal.pthread_kill(threading.main_thread().ident or 0, NUDGE)
+        signal.pthread_kill(threading.main_thread().ident or 0, WAKE_SIGNAL)
 
     def raise_again(self) -> None:
         """Raise the interruption once more, from a signal handler: the first one was caught and did not end the job."""
@@ -53,14 +51,14 @@ class InlineRunner:
     def close(self) -> None:
         """Do nothing: there is nothing to stop."""
 
-    def _on_nudge(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         pending = self._pending
         if self._is_armed and pending is not None and pending[0] is self._current:
             self._is_armed = False
             self._may_raise_again = True
             raise pending[1]
 
-    def _guarded(self, job: HeldJob, attempt: Attempt) -> tuple[Any, BaseException | None]:
+    def _guarded(self, job: JobInFlight, attempt: Attempt) -> tuple[Any, BaseException | None]:
         """Return the result or the error. Two interruptions may come, each while the other one is being caught."""
         result: Any = None
         error: BaseException | None = None

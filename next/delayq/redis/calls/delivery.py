@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Held, Promoted, Reclaimed, Released, Renewed, Stopped
+from delayq.backends.protocol import (
+    Acked,
+    Delivery,
+    DeliveryRef,
+    Failed,
+    Promoted,
+    Reclaimed,
+    Released,
+    Renewed,
+    Stopped,
+)
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
-from delayq.redis.commands.call import Call, command, queue_call
+from delayq.redis.calls.call import Call, command, queue_call
 from delayq.redis.keys import GROUP, Keys
 
 PROMOTE_LIMIT: Final = 500
@@ -14,7 +24,7 @@ RECLAIM_LIMIT: Final = 250
 MAX_HAND_BACK: Final = 100
 """The rows of which one call of hand_back looks at most."""
 
-LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload of this job was lost in Redis."))
+PAYLOAD_LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload of this job was lost in Redis."))
 
 
 STOPPED: Final = 2
@@ -38,7 +48,7 @@ def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit:
         limit=limit,
         high_water=high_water,
         queue=queue,
-        lost=LOST,
+        lost=PAYLOAD_LOST,
     )
 
 
@@ -96,7 +106,7 @@ def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") 
 
 
 def hand_back(
-    keys: Keys, queue: str, held: Sequence[Held], *, unheld: bool = False, now_ms: str = ""
+    keys: Keys, queue: str, held: Sequence[DeliveryRef], *, unheld: bool = False, now_ms: str = ""
 ) -> Call[list[bool]]:
     """Give back jobs that were not started. The answer may be shorter than `held`: call again with the rest.
 
@@ -106,7 +116,7 @@ def hand_back(
     return queue_call("hand_back", keys, queue, _read_settled, now=now_ms, unheld=int(unheld), rows=rows)
 
 
-def renew(keys: Keys, queue: str, consumer: str, held: Sequence[Held]) -> Call[Renewed]:
+def renew(keys: Keys, queue: str, consumer: str, held: Sequence[DeliveryRef]) -> Call[Renewed]:
     """Begin the leases of these jobs anew, and record the consumer as one of delayq's."""
 
     def parse(reply: list[Any]) -> Renewed:
@@ -140,7 +150,9 @@ FAILED: Final = 2
 """The answer of `recover` for a job that failed."""
 
 
-def recover(keys: Keys, queue: str, held: Sequence[Held], *, max_recoveries: int, now_ms: str = "") -> Call[list[int]]:
+def recover(
+    keys: Keys, queue: str, held: Sequence[DeliveryRef], *, max_recoveries: int, now_ms: str = ""
+) -> Call[list[int]]:
     """Take back these jobs, whose process is known to be dead: 1 = ready again, 2 = failed, 0 = fenced, for each.
 
     The answer may be shorter than `held`: call again with the rest. `held` must not be empty.
@@ -160,7 +172,9 @@ def recover(keys: Keys, queue: str, held: Sequence[Held], *, max_recoveries: int
     )
 
 
-def progress(keys: Keys, queue: str, reports: Sequence[tuple[Held, bytes]], *, now_ms: str = "") -> Call[list[bool]]:
+def progress(
+    keys: Keys, queue: str, reports: Sequence[tuple[DeliveryRef, bytes]], *, now_ms: str = ""
+) -> Call[list[bool]]:
     """Store how far running jobs are: JSON objects that are not empty."""
     rows = [(job.id, job.entry, report[:-1]) for job, report in reports]
     return queue_call("progress", keys, queue, _read_settled, now=now_ms, rows=rows)

@@ -13,7 +13,7 @@ from delayq.core.names import is_queue
 from delayq.core.states import State
 from delayq.core.times import format_instant
 from delayq.core.views import DayCounts, JobInfo, Page, QueueStats
-from delayq.redis.commands.call import Call, queue_call, read, script_call
+from delayq.redis.calls.call import Call, queue_call, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 

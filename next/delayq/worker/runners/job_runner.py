@@ -1,4 +1,4 @@
-"""The executor of a child: begins attempts, gives each to the runner that fits its handler, and ends it."""
+"""Runs the jobs of a child: begins attempts, gives each to the runner for its kind of handler, and ends it."""
 
 import asyncio
 import logging
@@ -6,21 +6,21 @@ import os
 import threading
 from typing import Any, Final
 
-from delayq.core.signals import JobInterrupted
+from delayq.core.control_flow import JobInterrupted
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempt, Attempts
-from delayq.worker.executors.event_loop import EventLoopRunner
-from delayq.worker.executors.inline import InlineRunner
-from delayq.worker.executors.runner import Runner
-from delayq.worker.executors.threads import ThreadRunner
-from delayq.worker.in_flight import HeldJob, InFlight
+from delayq.worker.in_flight import InFlight, JobInFlight
+from delayq.worker.runners.event_loop import EventLoopRunner
+from delayq.worker.runners.inline import InlineRunner
+from delayq.worker.runners.runner import Runner
+from delayq.worker.runners.threads import ThreadRunner
 
 logger: Final = logging.getLogger("delayq.worker")
 
 
-class JobExecutor:
+class JobRunner:
     """Runs jobs that have been started.
 
     Plain functions run in the main thread, or in threads when there are several; coroutine functions in an event loop.
@@ -35,9 +35,9 @@ class JobExecutor:
         self.inline = InlineRunner(self._end) if threads == 1 else None
         self._plain: Runner = self.inline or ThreadRunner(self._begin, self._end_and_wake, threads=threads)
         self._loop: Runner | None = EventLoopRunner(self._begin, self._end_in_loop) if registry.has_async() else None
-        self._in_loop: set[HeldJob] = set()
+        self._in_loop: set[JobInFlight] = set()
 
-    def execute(self, job: HeldJob) -> None:
+    def execute(self, job: JobInFlight) -> None:
         """Run a job, now or soon, and hand its settlement to InFlight."""
         attempt = self._attempts.begin(job.delivery)
         if not isinstance(attempt, Attempt):
@@ -56,7 +56,7 @@ class JobExecutor:
                 self._in_flight.arm(job, attempt.limit)
             self._plain.run(job, attempt)
 
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+    def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         """Raise an error in the handler of a job, as far as that is possible."""
         runner = self._loop if self._loop is not None and job in self._in_loop else self._plain
         runner.interrupt(job, error)
@@ -76,7 +76,7 @@ class JobExecutor:
         if self._loop is not None:
             self._loop.close()
 
-    def _context(self, job: HeldJob, attempt: Attempt) -> JobContext:
+    def _context(self, job: JobInFlight, attempt: Attempt) -> JobContext:
         in_flight = self._in_flight
         return JobContext(
             attempt.envelope,
@@ -86,13 +86,13 @@ class JobExecutor:
             recoveries=job.delivery.recoveries,
             token=job.delivery.entry,
             is_stopping=lambda: in_flight.is_stopping(job),
-            report=lambda report: in_flight.report(job, report),
+            on_progress=lambda progress: in_flight.note_progress(job, progress),
         )
 
-    def _begin(self, job: HeldJob, attempt: Attempt) -> None:
+    def _begin(self, job: JobInFlight, attempt: Attempt) -> None:
         self._in_flight.enter(job, attempt.limit)
 
-    def _end(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+    def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
         outcome = self._attempts.decide(attempt, error)
         if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
@@ -106,12 +106,12 @@ class JobExecutor:
             logger.warning("a handler ran out of memory; its process is replaced")
             self._in_flight.must_leave = True
 
-    def _end_and_wake(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+    def _end_and_wake(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran beside the loop of the child, which may be waiting for it."""
         self._end(job, attempt, result, error)
         self._has_ended.set()
 
-    async def _end_in_loop(self, job: HeldJob, attempt: Attempt, result: Any, error: BaseException | None) -> None:
+    async def _end_in_loop(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran in the event loop, in which an async hook is awaited too."""
         self._note_end(error)
         outcome = self._attempts.decide(attempt, error)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from delayq.core.views import Control
-from delayq.redis.commands.call import Call, command, queue_call, script_call
+from delayq.redis.calls.call import Call, command, queue_call, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 

@@ -1,4 +1,4 @@
-"""Operations on many failed jobs, once."""
+"""Operations on many failed jobs."""
 
 import time
 from collections.abc import AsyncIterator
@@ -10,17 +10,16 @@ from delayq.core.failure_groups import FailedGroups, Grouping
 from delayq.core.job_spec import check_whole_number
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import JobInfo, Retried
-from delayq.redis.commands import inspect, upkeep
-from delayq.redis.job_operations import RefT
-from delayq.redis.operations import Operations
-from delayq.redis.queue_operations import Told
+from delayq.redis.calls import inspect, upkeep
+from delayq.redis.operations.base import RefT, Told
+from delayq.redis.operations.jobs import JobOperations
 
 AT_A_TIME: Final = 50
 """Failures that are read in one call: each may have 20 kB, and as much for each attempt before."""
 
 
-class FailedOperations(Operations[RefT]):
-    """All operations; those on failed jobs of a queue are here."""
+class FailedOperations(JobOperations[RefT]):
+    """Operations on the failed jobs of a queue. They retry and list through the operations on single jobs."""
 
     async def iter_failed(
         self,
@@ -97,7 +96,7 @@ class FailedOperations(Operations[RefT]):
         forgotten = 0
         while True:
             call = upkeep.prune(self._session.keys, self._queue(queue), keep_failed_ms=keep_ms)
-            pruned = await self._session.run(call)
+            pruned = await self._session.executor.run(call)
             forgotten += pruned.failed
             if progress is not None:
                 progress(forgotten)
@@ -107,7 +106,7 @@ class FailedOperations(Operations[RefT]):
     async def _filter(
         self, name: str | None, since: Moment | None, until: Moment | None, signature: str | None
     ) -> FailedFilter:
-        now_ms = await self._session.run(inspect.server_time_ms())
+        now_ms = await self._session.executor.run(inspect.server_time_ms())
         return failed_filter(name=name, since=since, until=until, signature=signature, now_ms=now_ms)
 
     async def _iter(self, queue: str | None, wanted: FailedFilter, *, with_failures: bool) -> AsyncIterator[JobInfo]:
@@ -119,7 +118,7 @@ class FailedOperations(Operations[RefT]):
             for start in range(0, len(page), AT_A_TIME):
                 part = page[start : start + AT_A_TIME]
                 call = inspect.failures_of(self._session.keys, self._queue(queue), part)
-                for job in await self._session.run(call):
+                for job in await self._session.executor.run(call):
                     if wanted.fits_failure(job):
                         yield job
 

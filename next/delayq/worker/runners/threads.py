@@ -8,10 +8,10 @@ import queue
 import threading
 from typing import Any
 
-from delayq.core.signals import JobInterrupted
+from delayq.core.control_flow import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import Begin, End
-from delayq.worker.in_flight import HeldJob
+from delayq.worker.in_flight import JobInFlight
+from delayq.worker.runners.runner import Begin, End
 
 
 class ThreadRunner:
@@ -20,16 +20,16 @@ class ThreadRunner:
     def __init__(self, begin: Begin, end: End, *, threads: int) -> None:
         self._begin = begin
         self._end = end
-        self._attempts: queue.SimpleQueue[tuple[HeldJob, Attempt] | None] = queue.SimpleQueue()
+        self._attempts: queue.SimpleQueue[tuple[JobInFlight, Attempt] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
-    def run(self, job: HeldJob, attempt: Attempt) -> None:
+    def run(self, job: JobInFlight, attempt: Attempt) -> None:
         """Give an attempt to the next free thread."""
         self._attempts.put((job, attempt))
 
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+    def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         """Do nothing: the supervisor ends the process."""
 
     def close(self) -> None:

@@ -11,10 +11,10 @@ from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
-from delayq.core.signals import JobInterrupted
+from delayq.core.control_flow import JobInterrupted
 from delayq.worker.attempt import Attempt
-from delayq.worker.executors.runner import AsyncEnd, Begin
-from delayq.worker.in_flight import HeldJob
+from delayq.worker.in_flight import JobInFlight
+from delayq.worker.runners.runner import AsyncEnd, Begin
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -30,19 +30,19 @@ class EventLoopRunner:
     def __init__(self, begin: Begin, end: AsyncEnd) -> None:
         self._begin = begin
         self._end = end
-        self._running: dict[HeldJob, asyncio.Task[None]] = {}
-        self._interruptions: dict[HeldJob, JobInterrupted] = {}
+        self._running: dict[JobInFlight, asyncio.Task[None]] = {}
+        self._interruptions: dict[JobInFlight, JobInterrupted] = {}
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_task_factory(_make_task)
         self._thread = threading.Thread(target=self._run, name="delayq-loop", daemon=True)
         self._thread.start()
 
-    def run(self, job: HeldJob, attempt: Attempt) -> None:
+    def run(self, job: JobInFlight, attempt: Attempt) -> None:
         """Start an attempt in the loop."""
         self._loop.call_soon_threadsafe(self._start, job, attempt)
 
-    def interrupt(self, job: HeldJob, error: JobInterrupted) -> None:
+    def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         """Cancel the task of a job."""
         self._interruptions[job] = error
         self._loop.call_soon_threadsafe(self._cancel, job)
@@ -63,16 +63,16 @@ class EventLoopRunner:
             except BaseException:
                 logger.exception("a task of a handler raised through the event loop; the loop goes on")
 
-    def _start(self, job: HeldJob, attempt: Attempt) -> None:
+    def _start(self, job: JobInFlight, attempt: Attempt) -> None:
         self._running[job] = self._loop.create_task(self._attempt(job, attempt), context=attempt.context)
 
-    def _cancel(self, job: HeldJob) -> None:
+    def _cancel(self, job: JobInFlight) -> None:
         task = self._running.get(job)
         if task is not None:
             # One turn later: a task that is cancelled before its first step never runs, so the job would never end.
             self._loop.call_soon(task.cancel)
 
-    async def _attempt(self, job: HeldJob, attempt: Attempt) -> None:
+    async def _attempt(self, job: JobInFlight, attempt: Attempt) -> None:
         """Await a handler, then end the tasks that it left behind. This runs in the context of the attempt."""
         result: Any = None
         error: BaseException | None = None
@@ -103,7 +103,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) 
     return task
 
 
-async def _end_tasks(job: HeldJob, tasks: set[asyncio.Task[Any]]) -> None:
+async def _end_tasks(job: JobInFlight, tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel tasks that are still running, and wait for them. Log how many ignore it."""
     left = [task for task in tasks if not task.done()]
     if not left:

@@ -1,6 +1,5 @@
-"""Every operation on queues and on all workers, once."""
+"""Operations on queues, and on all workers."""
 
-from collections.abc import Callable
 from typing import Final
 
 from delayq.core.display import shown
@@ -9,29 +8,23 @@ from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
-from delayq.redis.commands import inspect
-from delayq.redis.commands import queues as calls
-from delayq.redis.commands.call import value_of
-from delayq.redis.commands.queues import END, UNTIL_ENDED, Holds, Switch
-from delayq.redis.session import Session
-from delayq.redis.worker import registry
-
-Told = Callable[[int], object]
-"""Is called with the number of jobs that a long operation has done so far."""
+from delayq.redis.calls import inspect
+from delayq.redis.calls import queues as calls
+from delayq.redis.calls.call import value_of
+from delayq.redis.calls.queues import END, UNTIL_ENDED, Holds, Switch
+from delayq.redis.operations.base import OperationsBase, RefT, Told
+from delayq.redis.worker import worker_registry
 
 MAX_SPANS: Final = 10_000
 SHORTEST_LEASE_MS: Final = 100
 
 
-class QueueOperations:
-    """Operations on queues."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
+class QueueOperations(OperationsBase[RefT]):
+    """Operations on queues, and on all workers."""
 
     async def queues(self) -> list[str]:
         """List the names of all queues, sorted."""
-        return await self._session.run(inspect.list_queues(self._session.keys))
+        return await self._session.executor.run(inspect.list_queues(self._session.keys))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """Count the jobs of one queue, or of all, in each state.
@@ -39,7 +32,7 @@ class QueueOperations:
         Among all, a queue that is damaged keeps nothing back: its `error` says why it could not be read.
         """
         if queue is not None:
-            return [await self._session.run(inspect.stats(self._session.keys, check_queue(queue)))]
+            return [await self._session.executor.run(inspect.stats(self._session.keys, check_queue(queue)))]
         names = await self.queues()
         outcomes = await self._session.executor.run_all([inspect.stats(self._session.keys, name) for name in names])
         return [
@@ -54,7 +47,7 @@ class QueueOperations:
         if span_ms < 1:
             raise InvalidInput(f"span {shown(span)} is no length.", hint="Use one such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
-        now_ms = await self._session.run(inspect.server_time_ms())
+        now_ms = await self._session.executor.run(inspect.server_time_ms())
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
         outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, name, bounds))
         overdue, *counts, later = [value_of(outcome) for outcome in outcomes]
@@ -94,8 +87,8 @@ class QueueOperations:
 
     async def workers(self) -> list[WorkerInfo]:
         """List the child processes of all workers that gave a sign of life lately."""
-        names = await self._session.run(registry.list_names(self._session.keys))
-        calls = [registry.read_worker(self._session.keys, name) for name in names]
+        names = await self._session.executor.run(worker_registry.list_names(self._session.keys))
+        calls = [worker_registry.read_worker(self._session.keys, name) for name in names]
         found = [value_of(outcome) for outcome in await self._session.executor.run_all(calls)]
         return [worker for worker in found if worker is not None]
 
@@ -106,8 +99,8 @@ class QueueOperations:
         """
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
-        now_ms = await self._session.run(inspect.server_time_ms())
-        return await self._session.run(inspect.history(self._session.keys, name, days=days, now_ms=now_ms))
+        now_ms = await self._session.executor.run(inspect.server_time_ms())
+        return await self._session.executor.run(inspect.history(self._session.keys, name, days=days, now_ms=now_ms))
 
     async def clear(self, queue: str | None = None, *, progress: Told | None = None) -> int:
         """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped.
@@ -116,7 +109,7 @@ class QueueOperations:
         """
         name = self._queue(queue)
         dropped = 0
-        while count := await self._session.run(calls.clear(self._session.keys, name)):
+        while count := await self._session.executor.run(calls.clear(self._session.keys, name)):
             dropped += count
             if progress is not None:
                 progress(dropped)
@@ -135,7 +128,7 @@ class QueueOperations:
             self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
         )
         try:
-            await self._session.write_new(call, name)
+            await self._session.write(call, name, may_create=True)
         except NotConfirmed as error:
             error.done = (await self.queue_show(name),)
             raise
@@ -147,35 +140,30 @@ class QueueOperations:
         (stats,) = await self.stats(name)
         if not stats.lease_ms:
             raise QueueNotFound(f"No queue {name!r} is known.", hint="`delayq stats` lists the queues.")
-        holds = await self._session.run(calls.remove(self._session.keys, name, look=True))
+        holds = await self._session.executor.run(calls.remove(self._session.keys, name, look=True))
         return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
 
     async def queue_remove(self, queue: str) -> None:
         """Forget a queue that holds nothing. Raises QueueInUse, which says what it holds."""
         name = check_queue(queue)
         keys = self._session.keys
-        _must_be_empty(name, await self._session.run(calls.remove(keys, name, look=True)))
+        _must_be_empty(name, await self._session.executor.run(calls.remove(keys, name, look=True)))
         # The name goes off the list first: a producer that comes in between puts it there again.
-        await self._session.run(calls.unlist_queue(keys, name))
+        await self._session.executor.run(calls.unlist_queue(keys, name))
         self._session.list_again(name)
-        holds = await self._session.run(calls.remove(keys, name, look=False))
+        holds = await self._session.executor.run(calls.remove(keys, name, look=False))
         if any(_by_name(holds).values()):
-            await self._session.run(calls.list_queue(keys, name))
+            await self._session.executor.run(calls.list_queue(keys, name))
             _must_be_empty(name, holds)
-
-    async def close(self) -> None:
-        """Close the connections. The client opens new ones when it is used again."""
-        await self._session.executor.close()
-
-    def _queue(self, queue: str | None) -> str:
-        return self._session.options.queue if queue is None else check_queue(queue)
 
     async def _pause(self, queue: str, for_ms: int) -> int:
         lease_ms = self._session.options.lease_ms
-        return await self._session.run(calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms))
+        return await self._session.executor.run(
+            calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
+        )
 
     async def _control(self, what: Switch, for_ms: int, reason: str = "") -> Control:
-        return await self._session.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
+        return await self._session.executor.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
 
 
 def _positive_ms(duration: Duration) -> int:

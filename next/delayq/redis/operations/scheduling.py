@@ -1,7 +1,4 @@
-"""Every operation on jobs, once. AsyncDelayQ inherits them; DelayQ drives the same methods over a blocking leaf.
-
-Scheduling is here, operations on jobs that exist are in `job_operations`.
-"""
+"""Operations that store new jobs."""
 
 import time
 from collections import defaultdict
@@ -12,16 +9,16 @@ from delayq.core.backoff import BackoffSpec
 from delayq.core.declared import with_declared
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
+from delayq.core.ids import new_id
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
-from delayq.core.names import new_id
 from delayq.core.options import Options
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms
-from delayq.redis.commands import inspect
-from delayq.redis.commands import jobs as calls
-from delayq.redis.commands.call import MAX_BYTES, MAX_ROWS
-from delayq.redis.commands.jobs import Placed
-from delayq.redis.job_operations import JobOperations, RefT, check_word
+from delayq.redis.calls import inspect
+from delayq.redis.calls import jobs as calls
+from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
+from delayq.redis.calls.jobs import Placed
+from delayq.redis.operations.base import OperationsBase, RefT, check_word
 from delayq.redis.session import Session
 
 AT_ONCE_MS: Final = 15_000
@@ -34,8 +31,8 @@ REFUSED: Final = ("conflict", "running")
 SERVER_TIME_EVERY: Final = 60.0
 
 
-class Operations(JobOperations[RefT]):
-    """Operations on jobs. References to jobs are of the type RefT."""
+class SchedulingOperations(OperationsBase[RefT]):
+    """Operations that store new jobs."""
 
     def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
         super().__init__(session, make_ref)
@@ -158,7 +155,7 @@ class Operations(JobOperations[RefT]):
             )
         unconfirmed = None
         try:
-            placed = await session.write_new(call, queue)
+            placed = await session.write(call, queue, may_create=True)
         except NotConfirmed as error:
             unconfirmed, placed = error, cast(list[Placed], error.done[0])
         except OutcomeUnknown as error:
@@ -198,7 +195,7 @@ class Operations(JobOperations[RefT]):
         if not must_be_server_time:
             return int(local * 1000)
         if self._server_ahead is None or time.monotonic() - self._server_ahead[0] > SERVER_TIME_EVERY:
-            server = await self._session.run(inspect.server_time_ms()) / 1000
+            server = await self._session.executor.run(inspect.server_time_ms()) / 1000
             self._server_ahead = (time.monotonic(), server - time.time())
         return int((local + self._server_ahead[1]) * 1000)
 

@@ -8,7 +8,7 @@ import msgspec
 from delayq.core.errors import BackendError
 from delayq.core.job_spec import NewJob
 from delayq.core.states import Answer, State
-from delayq.redis.commands.call import Call, queue_call
+from delayq.redis.calls.call import Call, queue_call
 from delayq.redis.keys import Keys
 
 ONCE_MS: Final = 60_000

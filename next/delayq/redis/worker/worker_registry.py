@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core.views import WorkerInfo
-from delayq.redis.commands.call import Call, command, read
+from delayq.redis.calls.call import Call, command, read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -14,7 +14,7 @@ from delayq.redis.keys import Keys
 TTL_MS: Final = 30_000
 
 
-class RedisRegistry:
+class RedisWorkerRegistry:
     """A WorkerRegistry over Redis."""
 
     def __init__(self, executor: Executor, keys: Keys) -> None:

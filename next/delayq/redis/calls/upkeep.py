@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from delayq.redis.commands.call import Call, queue_call
-from delayq.redis.commands.delivery import LOST
+from delayq.redis.calls.call import Call, queue_call
+from delayq.redis.calls.delivery import PAYLOAD_LOST
 from delayq.redis.keys import Keys
 
 PAGE: Final = 500
@@ -102,7 +102,7 @@ def outside_acks(
 def mend(keys: Keys, queue: str, job_ids: Sequence[bytes], *, now_ms: str = "") -> Call[list[str]]:
     """Repair some ids, so that each has one place and a payload. A shorter answer: call again with the rest."""
     rows = [(job_id,) for job_id in job_ids]
-    return queue_call("mend", keys, queue, _read_words, now=now_ms, queue=queue, lost=LOST, rows=rows)
+    return queue_call("mend", keys, queue, _read_words, now=now_ms, queue=queue, lost=PAYLOAD_LOST, rows=rows)
 
 
 def bury(keys: Keys, queue: str, garbage: Sequence[tuple[str, bytes]], *, now_ms: str = "") -> Call[list[str]]:

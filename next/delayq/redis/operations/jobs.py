@@ -1,11 +1,11 @@
-"""Operations on jobs that exist: look at them, wait for them, list them, move them. Each is written once."""
+"""Operations on existing jobs: read, wait, list, move, cancel, retry, forget."""
 
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -24,21 +24,17 @@ from delayq.core.errors import (
     NotConfirmed,
     PayloadLost,
 )
+from delayq.core.ids import new_id
 from delayq.core.job_spec import check_whole_number, when_of
-from delayq.core.names import check_id, check_ids, new_id
+from delayq.core.names import check_id, check_ids
 from delayq.core.states import Answer
 from delayq.core.times import Duration, Instant, duration_ms
 from delayq.core.views import JobInfo, JobState, Page
-from delayq.redis.commands import inspect
-from delayq.redis.commands import jobs as calls
-from delayq.redis.commands.call import MAX_ROWS, Call
-from delayq.redis.commands.jobs import Moved, RetryAnswer
-from delayq.redis.queue_operations import QueueOperations
-from delayq.redis.session import Session
-
-R = TypeVar("R")
-T = TypeVar("T")
-RefT = TypeVar("RefT")
+from delayq.redis.calls import inspect
+from delayq.redis.calls import jobs as calls
+from delayq.redis.calls.call import MAX_ROWS, Call
+from delayq.redis.calls.jobs import Moved, RetryAnswer
+from delayq.redis.operations.base import OperationsBase, RefT, check_word
 
 RETRY_ROUNDS: Final = 10
 
@@ -51,12 +47,8 @@ class _Changed(Exception):
     """The job was changed by others since it was read."""
 
 
-class JobOperations(QueueOperations, Generic[RefT]):
-    """Operations on jobs that exist. References to jobs are of the type RefT."""
-
-    def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
-        super().__init__(session)
-        self._make_ref = make_ref
+class JobOperations(OperationsBase[RefT]):
+    """Operations on existing jobs."""
 
     async def cancel(self, id: str, *, queue: str | None = None, running: bool = False) -> Answer:
         """Cancel a job, unless a worker has it.
@@ -140,7 +132,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
 
     async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
         """Read everything that is known about a job; None when it is unknown. Raises FoundElsewhere."""
-        info = await self._session.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
+        info = await self._session.executor.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
         if info is None and queue is None:
             await self._session.raise_if_elsewhere(id)
         return info
@@ -174,7 +166,7 @@ class JobOperations(QueueOperations, Generic[RefT]):
         check_word("state", state, get_args(JobState))
         check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
         _check_cursor(state, cursor)
-        return await self._session.run(
+        return await self._session.executor.run(
             inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
         )
 
@@ -212,15 +204,6 @@ class JobOperations(QueueOperations, Generic[RefT]):
             return self._make_ref(job_id, name, state, moved.due_ms, moved.answer, "")
 
         return await self._write(call, name, reference)
-
-    async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
-        """Send a call that stores something, and return what `read` makes of its answer: also as NotConfirmed.done."""
-        try:
-            answer = await self._session.write(call, queue)
-        except NotConfirmed as error:
-            error.done = (await read(error.done[0]),)
-            raise
-        return await read(answer)
 
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
         if info.envelope is None or info.is_lost:
@@ -268,12 +251,4 @@ def _check_cursor(state: JobState, cursor: object) -> None:
             f"cursor is {shown(cursor)}.",
             hint="Use the cursor of the page before, or '' for the first page.",
             field="cursor",
-        )
-
-
-def check_word(field: str, value: object, words: tuple[str, ...]) -> None:
-    """Raise InvalidInput unless a value is one of some words."""
-    if value not in words:
-        raise InvalidInput(
-            f"{field} is {shown(value)}.", hint=f"Use {', '.join(words[:-1])} or {words[-1]}.", field=field
         )

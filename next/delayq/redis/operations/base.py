@@ -1,0 +1,50 @@
+"""The parts that all operations share: the session, and the queue of a call."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput, NotConfirmed
+from delayq.core.names import check_queue
+from delayq.redis.calls.call import Call
+from delayq.redis.session import Session
+
+R = TypeVar("R")
+T = TypeVar("T")
+RefT = TypeVar("RefT")
+
+Told = Callable[[int], object]
+"""A function that a long operation calls with the number of jobs handled so far."""
+
+
+class OperationsBase(Generic[RefT]):
+    """The session of a client, and the function that makes its references to jobs."""
+
+    def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
+        self._session = session
+        self._make_ref = make_ref
+
+    async def close(self) -> None:
+        """Close the connections. The client opens new ones when it is used again."""
+        await self._session.executor.close()
+
+    def _queue(self, queue: str | None) -> str:
+        """Return the named queue, or the default queue for None. Raises InvalidInput."""
+        return self._session.options.queue if queue is None else check_queue(queue)
+
+    async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
+        """Send a change and return its answer as `read` understands it, also in `done` of NotConfirmed."""
+        try:
+            answer = await self._session.write(call, queue)
+        except NotConfirmed as error:
+            error.done = (await read(error.done[0]),)
+            raise
+        return await read(answer)
+
+
+def check_word(field: str, value: object, words: tuple[str, ...]) -> None:
+    """Raise InvalidInput unless a value is one of some words."""
+    if value not in words:
+        raise InvalidInput(
+            f"{field} is {shown(value)}.", hint=f"Use {', '.join(words[:-1])} or {words[-1]}.", field=field
+        )

@@ -1,0 +1,52 @@
+"""The ids that delayq makes."""
+
+import base64
+import multiprocessing
+import uuid
+
+import pytest
+
+from delayq.core import ids
+from delayq.core.names import check_id
+
+
+def test_ids_are_unique_and_fit_the_grammar() -> None:
+    made = {ids.new_id() for _ in range(10_000)}
+    assert len(made) == 10_000
+    assert all(len(check_id(job_id)) == 26 for job_id in made)
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    ids.new_id()  # from here on a stock of noise is there
+    with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as children:
+        made = [children.apply(_tails_of_ids) for _ in range(3)]
+    made.append(_tails_of_ids())
+    assert len({tail for tails in made for tail in tails}) == 4 * 10
+
+
+def _tails_of_ids() -> list[str]:
+    """Return the part of ten new ids that does not come from the clock."""
+    return [ids.new_id()[-16:] for _ in range(10)]
+
+
+def test_the_noise_of_an_id_uses_every_letter_that_its_fixed_bits_allow() -> None:
+    tails = [ids.new_id()[-16:] for _ in range(2_000)]
+    letters = ["".join(sorted({tail[place] for tail in tails})) for place in range(16)]
+    every = "0123456789abcdefghijklmnopqrstuv"
+    assert letters == ["opqrstuv", every, every[1::2], every[:16], *[every] * 11, every[::4]]
+
+
+def test_an_id_is_a_uuid_of_version_7_with_the_time_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delayq.core.ids.time.time_ns", lambda: 1_800_000_000_123_999_999)
+    padded = f"{ids.new_id()}======".upper()
+    made = uuid.UUID(bytes=base64.b32hexdecode(padded))
+    assert (made.version, made.variant) == (7, uuid.RFC_4122)
+    assert made.int >> 80 == 1_800_000_000_123
+
+
+def test_ids_of_later_milliseconds_sort_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for ms in (1, 31, 32, 1_800_000_000_000, 1_800_000_000_001, 2**48 - 1):
+        monkeypatch.setattr("delayq.core.ids.time.time_ns", lambda ms=ms: ms * 1_000_000)
+        made.append(ids.new_id())
+    assert made == sorted(made)
