@@ -1,20 +1,22 @@
--- activity_record: add the steps of a queue's counters to the rows of this minute and this day.
+-- activity_record: Add to the activity rows of this minute and this day how much each counter has grown since the last
+-- call.
 --
 -- MOVES  nothing
 --
--- KEYS   activity    hash    minute of the day -> what happened in it, JSON; `sums` -> all of them together
--- KEYS   meta        hash    counters, tallied
--- KEYS   history     hash    day since 1970, modulo 90 -> what happened on it, JSON
+-- KEYS   activity    hash    minute of the day, 0..1439 -> counts of that minute, JSON; `sums` -> counts since the key
+--                            exists, JSON
+-- KEYS   meta        hash    field tallied and the counters
+-- KEYS   history     hash    day since 1970, modulo 90 -> counts of that day, JSON
 --
--- ARGV   now         clock
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
 --
 -- RETURNS  1
--- COST     O(1); one row of some 200 bytes for each minute in which anything happens, 1,440 at most; one for each day,
---          90 at most
+-- COST     O(1). `activity` has a row of about 200 bytes for each minute with activity, at most 1,440. `history` has a
+--          row for each day with activity, at most 90.
 --
--- Producers, workers and plain consumers of every language count in `meta` with what they do, so no other counting is
--- needed. `tallied` remembers how far the counters were written down. Any number of movers may call this, and nothing
--- is counted twice.
+-- The scripts count jobs in `meta`, no matter which language calls them, so the rows cover the work of all clients. The
+-- field `tallied` has the counter values of the last call. So any number of movers may call the script, and nothing is
+-- counted twice.
 
 -- include: read_counters
 
@@ -23,7 +25,8 @@ local days_kept = 90
 local activity_ttl_ms = 90000000
 local history_ttl_ms = 7862400000
 
--- 1. How far each counter went since it was written down. A counter below that began anew, with a new `meta`.
+-- 1. Compute the growth of each counter since the last call. A counter that is smaller than its last value started from
+-- zero, because `meta` was created again.
 
 local names, totals = read_counters(meta)
 local tallied = {}
@@ -46,8 +49,8 @@ if next(steps) == nil then
   return 1
 end
 
--- 2. The rows with the steps added. A minute's row lies under the minute of the day, and the next day writes over it,
---    so the hash cannot grow; a day's row is kept in the same way for 90 days.
+-- 2. Add the growth to the rows. The field of a row is the minute of the day, so the next day overwrites it, and the
+-- hash stays small. In the same way, the row of a day is overwritten after 90 days.
 
 local function read_row(key, place)
   local is_readable, row = pcall(cjson.decode, redis.call('HGET', key, place) or '')
@@ -74,8 +77,8 @@ local minute_row = add_steps(current_row(activity, minute_place, 'minute', minut
 local day_row = add_steps(current_row(history, day_place, 'day', day))
 local sums_row = add_steps(read_row(activity, 'sums'))
 
--- 3. Write. The rows come first: they grow, so a server at its memory limit refuses the whole call, and `tallied`
--- stays.
+-- 3. Write. The rows come first, because they need memory: a full server refuses the whole call, and `tallied` stays as
+-- it is.
 
 redis.call('HSET', activity, minute_place, minute_row, 'sums', sums_row)
 redis.call('PEXPIRE', activity, activity_ttl_ms)

@@ -1,24 +1,28 @@
--- bury: move stream entries that are not jobs to the failed, so that they neither block a worker nor get lost.
+-- bury: Move stream entries that belong to no job to `failed`, so that they neither block a worker nor get lost.
 --
--- MOVES  (no job) -> failed, under the id `x-<entry id>`; a stray copy of a job that has another place: dropped; an
---        entry whose row was lost: given back to its job, which has no other place, while a worker holds it or it was
---        not yet delivered
+-- MOVES  no job -> failed, under the id `x-<entry id>`
 --
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   stream      stream  group `delayq`
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   jobs        hash    id -> envelope; here also: the raw bytes
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   meta        hash    counters
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON; here also the raw bytes of such an entry
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   meta        hash    field failed_total
 --
--- ARGV   now         clock
--- ARGV*  garbage     {entry failure}   failure: JSON
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV*  garbage     {entry failure}   failure: failure JSON to store for the entry
 --
--- RETURNS  a word for each entry that was looked at: buried, dropped, adopted (given back), or left (it is gone, or is
---          a job's own entry after all). A shorter list means: call again with the rest
--- COST     O(entries) and their bytes, which lie in Redis already; at most 500 a call, 1 MB, but one at least
+-- RETURNS  A list with a word for each entry:
+--            buried   the entry belonged to no job, and moved to `failed`
+--            dropped  the entry was a surplus copy of a job, and was deleted
+--            adopted  the row of the job in `entries` was lost, and now names this entry again
+--            left     the entry is gone, or is the current entry of a job
+--          The list may be shorter than `garbage`: call again with the remaining rows.
+-- COST     O(entries + bytes); send at most 500 rows; a call reads up to 1 MB of entries, but at least one
+--
+-- An entry is adopted only if its job has no other state, and if the entry is pending or not yet delivered.
 
 -- include: read_entry
 -- include: find_group
@@ -37,9 +41,9 @@ local function has_place(id)
     or redis.call('ZSCORE', completed, id)
 end
 
--- Whether a worker holds the entry, or it was not yet delivered. One that was delivered and is no longer pending was
--- acknowledged by reclaim, because no job owned it; as a job's own it would look like work that was done. mend then
--- schedules that job anew.
+-- Returns true if the entry is pending or not yet delivered. Any other entry was acknowledged by `reclaim`, because it
+-- was not the entry of a job. If its job adopted it, the job would look as if a plain consumer had completed it. So the
+-- entry is dropped, and `mend` schedules the job again.
 local function is_held_or_new(entry)
   if #redis.pcall('XPENDING', stream, 'delayq', entry, entry, 1) > 0 then
     return true
@@ -48,7 +52,7 @@ local function is_held_or_new(entry)
   return group and padded(entry) > padded(group['last-delivered-id'])
 end
 
--- The bytes of the field `job`, or all fields when the entry has none.
+-- Returns the field `job` of an entry, or the text of all its fields if it has no such field.
 local function raw_bytes(entry, fields)
   if fields['job'] then
     return fields['job']

@@ -1,27 +1,27 @@
--- clear: drop what waits in a queue: everything scheduled, and what is ready but not yet delivered.
+-- clear: Delete the scheduled and the ready jobs of a queue.
 --
 -- MOVES  scheduled -> absent, ready -> absent
 --
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
--- KEYS   meta        hash    delivered
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
--- KEYS   outbox      stream  ends of jobs, for the relay
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
+-- KEYS   meta        hash    field delivered
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
+-- KEYS   outbox      stream  job-end records for the relay
 --
--- ARGV   limit       int     jobs at most, 1..500
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel; gets `queue 0` when the relay has something to relay
+-- ARGV   limit       int     maximum number of jobs, 1..500
+-- ARGV   queue       text    name of the queue, for the wake-up
+-- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> 0` if the outbox has a new record
 --
--- RETURNS  the number dropped; call again until it is 0
--- COST     O(limit * log n); 1 MB of payload, but one job at least
+-- RETURNS  The number of deleted jobs. Call again until it is 0.
+-- COST     O(limit * log n), where n is the number of scheduled jobs; reads up to 1 MB of envelopes, but at least one
 --
--- What is reserved runs on, also when damage put the same id among what waits.
+-- Reserved jobs continue to run, even if damaged data also has them in `scheduled`.
 
 -- include: last_delivered
 -- include: leave_follow_up
@@ -31,7 +31,7 @@
 local max_bytes = 1000000
 local max_chunk = 16
 
--- 1. Choose: first what is scheduled, then what is ready.
+-- 1. Choose the jobs, scheduled ones first, then ready ones.
 
 local ids = {}
 local bytes = 0
@@ -44,7 +44,7 @@ for _, id in ipairs(redis.call('ZRANGE', scheduled, 0, limit - 1)) do
 end
 local scheduled_count = #ids
 
--- Entries are read in chunks as large as the largest entry so far allows. Those above `last` are ready.
+-- Entries after `last` are ready. They are read in chunks, which are small if a large entry was seen before.
 local last = last_delivered(stream, redis.call('HGET', meta, 'delivered'))
 local gone = {}
 local largest = 0
@@ -77,7 +77,7 @@ if #ids == 0 then
   return 0
 end
 
--- 2. Take them out. ZREM comes first: a server at its memory limit allows it, and then the rest of the script.
+-- 2. Remove the jobs from their states. ZREM comes first: after it, Redis permits later writes even when it is full.
 
 redis.call('ZREM', scheduled, unpack(ids))
 if #gone > 0 then
@@ -85,7 +85,7 @@ if #gone > 0 then
   redis.call('HDEL', entries, unpack(ids, scheduled_count + 1))
 end
 
--- 3. Forget them.
+-- 3. Record the ends of jobs that are in a chain or a batch, and delete all jobs.
 
 local owes = false
 for _, id in ipairs(ids) do

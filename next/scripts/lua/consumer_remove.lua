@@ -1,14 +1,15 @@
--- consumer_remove: remove a consumer that is gone for good from the group, if it holds nothing.
+-- consumer_remove: Remove a consumer from the group, unless it has pending entries or was active a short time ago.
 --
 -- MOVES  nothing
 --
--- KEYS   stream      stream  group `delayq`
--- KEYS   meta        hash    consumers
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   meta        hash    field consumers
 --
--- ARGV   consumer    text
--- ARGV   idle_ms     int     leave it alone when it was active more recently; 0 = the consumer removes itself
+-- ARGV   consumer    text    name of the consumer
+-- ARGV   idle_ms     int     keep the consumer if it was active in the last idle_ms milliseconds; 0 = do not check, for
+--                            a consumer that removes itself
 --
--- RETURNS  1 = removed or not there, 0 = it holds entries or is not idle long enough
+-- RETURNS  1 = removed, or not in the group; 0 = kept
 -- COST     O(consumers)
 
 -- include: may_write
@@ -30,8 +31,8 @@ for _, row in ipairs(rows) do
   end
 end
 
--- Its name leaves `meta` in the same step. A recorded consumer that is missing was deleted by hand, and then the
--- janitor delivers again what it may have held.
+-- Remove the name from `meta` too. If a name in `meta` is missing in the group, the janitor concludes that the consumer
+-- was deleted by hand, and delivers its jobs again.
 local kept = {}
 for name in string.gmatch(known or '', '%S+') do
   if name ~= consumer then

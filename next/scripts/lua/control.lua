@@ -1,21 +1,29 @@
--- control: read or set what holds for all workers: a pause of everything, maintenance, and the call to restart.
+-- control: Read or set the operators' switches for all workers: pause, maintenance and restart.
 --
 -- MOVES  nothing
 --
--- KEYS   control     hash    of no queue: paused_until_ms, paused_reason, maintenance_*, reason, restart_ms
+-- KEYS   control     hash    fields paused_until_ms, paused_reason, maintenance_until_ms, maintenance_since_ms, reason,
+--                            restart_ms
 --
--- ARGV   now         clock
--- ARGV   what        text    pause, maintenance or restart; '' = only read
--- ARGV   for_ms      int     how long; 0 = until it is ended; -1 = end it. For a restart: any
--- ARGV   reason      text    of the pause or the maintenance, for people; '' = none
--- ARGV   switch      text    channel of the hint
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   what        text    switch to set: pause, maintenance or restart; '' = only read
+-- ARGV   for_ms      int     length in ms; 0 = until it is switched off; -1 = switch it off. Not used for a restart.
+-- ARGV   reason      text    reason of the pause or the maintenance, for people; '' = none
+-- ARGV   switch      text    pub/sub channel on which a change is announced
 --
--- RETURNS  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason};
---          -1 = not in force, 0 as an until = until it is ended
+-- RETURNS  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason}
+--            now_ms                time of this call
+--            paused_until_ms       end of the pause; 0 = until it is switched off; -1 = off
+--            maintenance_until_ms  end of the maintenance; 0 = until it is switched off; -1 = off
+--            maintenance_since_ms  start of the maintenance; -1 = off
+--            restart_ms            time of the last restart order; -1 = none
+--            reason                reason of the maintenance, or ''
+--            paused_reason         reason of the pause, or ''
+--          All times are epoch ms.
 -- COST     O(1)
 --
--- One hash of no queue: workers read it with the pauses of their queues, in the same round trip, and it holds for
--- queues that no worker has seen yet.
+-- The key `delayq:control` belongs to no queue. Workers read it together with the pauses of their queues, in one round
+-- trip. It also applies to queues that are created later.
 
 -- include: may_write
 
@@ -30,7 +38,8 @@ if what ~= '' then
   may_write(control)
 end
 if what == 'restart' then
-  -- This time only grows: workers look for a change of it, and a clock that went back must not hide one.
+  -- Workers restart when this time changes. It always grows, so that workers see the order even after the clock went
+  -- back.
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and for_ms < 0 then
@@ -40,13 +49,13 @@ elseif what == 'pause' then
 elseif what == 'maintenance' and for_ms < 0 then
   redis.call('HDEL', control, 'maintenance_until_ms', 'maintenance_since_ms', 'reason')
 elseif what == 'maintenance' then
-  -- Maintenance that is in force keeps the time of its start.
+  -- If maintenance is on already, its start time stays the same.
   local ends = tonumber(known[2])
   local is_in_force = ends and (ends == 0 or ends > now)
   local since = is_in_force and known[3] or now_text
   redis.call('HSET', control, 'maintenance_until_ms', until_text, 'maintenance_since_ms', since, 'reason', reason)
 end
--- A hint that cannot be sent is no error: workers look now and then.
+-- An error of PUBLISH is ignored, because workers also poll.
 if what ~= '' then
   redis.pcall('PUBLISH', switch, '')
 end

@@ -1,22 +1,27 @@
--- forget: drop failed or completed jobs for good.
+-- forget: Delete failed or completed jobs.
 --
 -- MOVES  failed -> absent, completed -> absent
 --
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   results     hash    id -> result, JSON
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   scheduled   zset    id -> due, epoch ms
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   scheduled   zset    id -> due time, epoch ms
 --
 -- ARGV*  given       {id}
 --
--- RETURNS  one answer each: forgotten, refused (it waits or runs) or unknown
--- COST     O(ids * log n)
+-- RETURNS  A list with a word for each id:
+--            forgotten  the job was deleted
+--            refused    nothing changed: the job is scheduled, ready or reserved
+--            unknown    the id is unknown
+-- COST     O(ids * log n), where n is the number of failed and completed jobs
+--
+-- A repeated call returns unknown for jobs that the first call deleted.
 
 -- include: free_locks
 

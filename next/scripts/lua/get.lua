@@ -1,24 +1,35 @@
--- get: everything that is known about one job.
+-- get: Return everything that Redis has about one job.
 --
 -- MOVES  nothing
 --
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   results     hash    id -> result, JSON
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
--- KEYS   meta        hash    delivered
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
+-- KEYS   meta        hash    field delivered
 -- KEYS   progress    hash    id -> last progress report, JSON
 --
--- ARGV   id          text
+-- ARGV   id          text    job id
 --
--- RETURNS  {state, due_ms, failed or forget at, envelope, failure, result, recoveries, entry id, consumer, idle_ms,
---          asked to stop at, last progress report}; '' for what is not there. {'absent'} when the id is unknown
+-- RETURNS  {'absent'} if the id is unknown. Otherwise a list of these 12 values, with '' for a missing value:
+--            state        scheduled | ready | reserved | failed | completed
+--            due_ms       due time, epoch ms; only if scheduled, ready or reserved
+--            ended_at     failed: time of failure; completed: time to forget the job; both epoch ms
+--            envelope     JSON
+--            failure      last failure, JSON; if completed, a report on the run
+--            result       JSON
+--            recoveries   how often a worker of the job vanished; '0' = never
+--            entry        stream entry id; only if ready or reserved
+--            consumer     consumer that has the entry pending
+--            idle_ms      time since the consumer received the entry or renewed its lease, in ms
+--            cancel_asked time of the stop request, epoch ms
+--            progress     last progress report, JSON; only if ready or reserved
 -- COST     O(log n)
 
 -- include: is_delivered
@@ -35,7 +46,7 @@ local consumer = ''
 local idle_ms = ''
 if entry then
   state = is_delivered(stream, entry, redis.call('HGET', meta, 'delivered')) and 'reserved' or 'ready'
-  -- Damage may leave a row that is no entry id.
+  -- In damaged data, a row of `entries` may have a text that is not an entry id.
   if string.match(entry, '^%d+%-%d+$') then
     due = read_entry(stream, entry)['due'] or due
   end

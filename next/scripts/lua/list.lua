@@ -1,20 +1,25 @@
--- list: one page of the jobs in one state, in their order.
+-- list: Return one page of the jobs in one state, ordered by time or by entry id.
 --
 -- MOVES  nothing
 --
--- KEYS   set         zset    scheduled, failed or completed; for ready and reserved it is not read
--- KEYS   jobs        hash    id -> envelope
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   meta        hash    delivered
+-- KEYS   set         zset    the key `scheduled`, `failed` or `completed`; not read if `state` is ready or reserved
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   meta        hash    field delivered
 --
 -- ARGV   state       text    scheduled | ready | reserved | failed | completed
--- ARGV   after       text    the cursor that the page before returned; '' = from the start
--- ARGV   limit       int     jobs at most, 1..500
+-- ARGV   after       text    cursor from the page before; '' = first page
+-- ARGV   limit       int     maximum number of jobs, 1..500
 --
--- RETURNS  {next cursor or '' at the end, then for each job: id, time in ms (due, failed at, forget at), envelope or
---          ''}. A page may be short, even empty, with a cursor: only '' is the end
--- COST     O(limit * log n); 1 MB of payload, but one job at least
+-- RETURNS  One flat list: cursor, then id, time and envelope for each job.
+--            cursor    `after` for the next page; '' = this was the last page. A page with a cursor may have fewer than
+--                      `limit` jobs, or none.
+--            id        job id
+--            time      failed: time of failure; completed: time to forget the job; otherwise due time; all epoch ms
+--            envelope  JSON, or '' if it was lost
+-- COST     O(limit * log n), where n is the number of jobs in the state; reads up to 1 MB of envelopes, but at least
+--          one
 
 -- include: last_delivered
 
@@ -23,7 +28,7 @@ local max_chunk = 16
 local reply = { '' }
 local bytes = 0
 
--- Adds a job; false when the page is full.
+-- Adds a job to the reply. Returns false if the page is full.
 local function add_job(id, at, envelope, cursor)
   reply[#reply + 1] = id
   reply[#reply + 1] = at
@@ -32,10 +37,10 @@ local function add_job(id, at, envelope, cursor)
   return (#reply - 1) / 3 < limit and bytes < max_bytes
 end
 
--- 1. A sorted set: the cursor is 'score id'
--- -----------------------------------------------------------------------------
+-- 1. List a sorted set. The cursor is 'score id'.
 
--- Whether one id comes behind another, by bytes as in a sorted set. Lua's own order follows the server's locale.
+-- Returns true if one id comes after the other in a sorted set, which compares bytes. Lua's `<` is not used, because it
+-- depends on the locale of the server.
 local function is_behind(one, other)
   for n = 1, math.min(#one, #other) do
     local a = string.byte(one, n)
@@ -47,8 +52,8 @@ local function is_behind(one, other)
   return #one > #other
 end
 
--- The rank behind the cursor. When its id is gone, its place among equal scores is found by halving: ranks move when
--- jobs come and go, a pair of score and id does not.
+-- Returns the rank after the cursor. If the job of the cursor is gone, a binary search among equal scores finds where
+-- it was. The cursor is not a rank, because ranks change when jobs are added or removed.
 local function find_rank(score, id)
   local rank = redis.call('ZRANK', set, id)
   if rank and redis.call('ZSCORE', set, id) == score then
@@ -88,8 +93,7 @@ if state ~= 'ready' and state ~= 'reserved' then
   return reply
 end
 
--- 2. The stream: the cursor is an entry id. Entries up to `last` are reserved, those above it ready
--- ---------------------
+-- 2. List the stream. The cursor is an entry id. Entries up to `last` are reserved, and later entries are ready.
 
 local last = last_delivered(stream, redis.call('HGET', meta, 'delivered'))
 if state == 'ready' and not last then
@@ -101,7 +105,7 @@ if state == 'ready' and (from == '-' or padded(from) < padded(last)) then
   from = last
 end
 
--- Entries are read in chunks as large as the largest entry so far allows.
+-- Entries are read in chunks, which are small if a large entry was seen before.
 local largest = 0
 while bytes < max_bytes do
   local chunk = 1

@@ -1,35 +1,43 @@
--- mend: repair some ids, so that each has one place, and whatever has a place has a payload.
+-- mend: Repair the given jobs, so that each is in exactly one state and has an envelope.
 --
--- MOVES  (no place) -> scheduled, due now, or -> completed when a result is there; reserved -> ready under a new entry
---        when the old one is missing in the stream; a place without a payload: scheduled -> failed, ready -> failed,
---        reserved -> failed, unless the entry still carries it
+-- MOVES  no state -> completed, if the job has a result; no state -> scheduled, due now, otherwise;
+--        ready or reserved -> ready, under a new entry, if the old entry is missing in the stream;
+--        scheduled, ready or reserved -> failed, if the envelope was lost, and the stream entry has no copy
 --
--- KEYS   jobs        hash    id -> envelope
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   results     hash    id -> result, JSON
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
 -- KEYS   progress    hash    id -> last progress report, JSON
 --
--- ARGV   now         clock
--- ARGV   queue       text    its name, for the stub of a lost payload
--- ARGV   lost        text    the failure for a lost payload: JSON without its closing brace
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   queue       text    name of the queue, for the stub of a lost envelope
+-- ARGV   lost        text    failure JSON for a job whose envelope was lost, without its closing brace
 -- ARGV*  given       {id}
 --
--- RETURNS  a word for each id that was looked at: fine, restored, appended, scheduled, completed, single (extra places
---          dropped), lost or dropped (only rows beside a job were left). A shorter list means: call again with the rest
--- COST     O(ids * log n) and their bytes; 250 ids and 1 MB at most, but one id at least
+-- RETURNS  A list with a word for each id:
+--            fine       no repair was needed
+--            restored   the envelope was restored from the stream entry
+--            appended   the entry was missing, and the job was appended to the stream again
+--            scheduled  the job had no state, and is due now
+--            completed  the job had no state but a result
+--            single     the job was in several states, and is in one now
+--            lost       the envelope was lost, and a stub replaces it; the job is failed or stays completed
+--            dropped    the job does not exist; rows that it had left in other hashes were deleted
+--          The list may be shorter than `given`: call again with the remaining ids.
+-- COST     O(ids * log n + bytes); a call handles up to 250 ids and 1 MB of envelopes, but at least one id
 --
--- It is called only when the two sums disagree. No script can cause that: the data was damaged. Call it after
--- outside_acks went through the whole stream and bury through what it found: bury gives an entry whose row was lost
--- back to its job; here that job would have no place and be delivered a second time.
+-- Call the script only if the counts of `tidy` show damaged data, which no script causes. Before that, go through the
+-- whole stream with `outside_acks`, and pass the garbage to `bury`. `bury` gives an entry whose row in `entries` was
+-- lost back to its job. Without this step, `mend` would find such a job without a state and deliver it a second time.
 
 -- include: read_entry
 -- include: append_entry
@@ -43,8 +51,8 @@ local now_text = string.format('%.0f', now)
 local no_fields = {}
 may_write(cancel)
 
--- Appends a job whose entry is gone. nil without a stream: schedule, promote and tidy make one, together with its
--- group.
+-- Appends a job whose entry is missing. Returns the entry id and the number of bytes. Returns nil without a stream,
+-- because only `schedule`, `promote` and `tidy` create a stream together with its group.
 local function append_again(id)
   if redis.call('EXISTS', stream) == 0 then
     return nil, 0
@@ -58,8 +66,8 @@ local function append_again(id)
   return entry, #envelope
 end
 
--- Repairs the entry of an id. Returns its place (nil when it is not in the stream), a word, whether its payload is
--- known now, and the bytes read.
+-- Repairs the entry of a job. Returns `entries` if the job is in the stream, else nil; the word for the reply; true if
+-- the envelope is known now; and the number of bytes read.
 local function repair_entry(id, is_known)
   local entry = redis.call('HGET', entries, id)
   if not entry then
@@ -79,7 +87,7 @@ local function repair_entry(id, is_known)
     return entries, is_known and 'fine' or 'restored', true, bytes
   end
 
-  -- The row names an entry that is missing, is another job's, or has no payload.
+  -- The row in `entries` names an entry that is missing, belongs to another job, or has no envelope.
   if is_valid and (fields['id'] == id or not is_found) then
     redis.call('XACK', stream, 'delayq', entry)
     redis.call('XDEL', stream, entry)
@@ -95,7 +103,7 @@ local function repair_entry(id, is_known)
   return entries, 'appended', true, bytes + size
 end
 
--- Of several places the one nearest to a worker stays: a worker may be at work on it.
+-- Keeps one state of a job that has several: the one nearest to a worker, because a worker may be running the job.
 local function keep_one_place(id, place, word)
   for _, set in ipairs({ scheduled, failed, completed }) do
     if redis.call('ZSCORE', set, id) then
@@ -110,8 +118,8 @@ local function keep_one_place(id, place, word)
   return place, word
 end
 
--- Writes a stub for a lost payload. A failed or completed job stays where it is: its failure or result is worth
--- showing.
+-- Stores a stub for a lost envelope. A failed or completed job keeps its state, because its failure or result is still
+-- useful.
 local function write_stub(id, place)
   redis.call('HSET', jobs, id, lost_stub(id, queue))
   if place == completed then
@@ -127,7 +135,7 @@ local function write_stub(id, place)
   return failed
 end
 
--- A job that waits or runs keeps its unique key, and takes it again when it is free.
+-- Lets a scheduled, ready or reserved job keep its unique key, or take it back if it is free. Any other job loses it.
 local function repair_lock(id, is_alive)
   local digest = redis.call('HGET', locks, id)
   if not digest then
@@ -145,7 +153,7 @@ local function repair_lock(id, is_alive)
   end
 end
 
--- Drops the rows beside a job that do not belong to its place.
+-- Deletes rows of a job that do not belong to its state.
 local function repair_rows_beside(id, place)
   if place ~= completed then
     redis.call('HDEL', results, id)

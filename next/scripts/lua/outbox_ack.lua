@@ -1,13 +1,13 @@
--- outbox_ack: take out of the outbox what a relay has sent on.
+-- outbox_ack: Delete outbox records that a relay has handled.
 --
 -- MOVES  nothing
 --
--- KEYS   outbox      stream  ends of jobs, for the relay
+-- KEYS   outbox      stream  job-end records for the relay
 --
--- ARGV*  relayed     {entry}
+-- ARGV*  relayed     {entry}   entry: id of the record
 --
--- RETURNS  how many were still there
--- COST     O(entries); at most 500 a call
+-- RETURNS  The number of records that were still there
+-- COST     O(records); send at most 500
 
 -- include: column
 

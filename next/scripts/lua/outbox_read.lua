@@ -1,20 +1,26 @@
--- outbox_read: give one relay at a time the ends of jobs that the outbox holds, oldest first.
+-- outbox_read: Return job-end records from the outbox, oldest first, to one relay at a time.
 --
 -- MOVES  nothing
 --
--- KEYS   outbox      stream  ends of jobs, for the relay
--- KEYS   meta        hash    relay, relay_until
+-- KEYS   outbox      stream  job-end records for the relay
+-- KEYS   meta        hash    fields relay, relay_until
 --
--- ARGV   now         clock
--- ARGV   relay       text    the name of the relay that asks
--- ARGV   hold_ms     int     no other relay gets anything for that long
--- ARGV   after       text    an outbox entry id, to go on behind it; '-' = from the start
--- ARGV   limit       int     entries at most, 1..500
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   relay       text    name of the calling relay
+-- ARGV   hold_ms     int     how long only this relay receives records, in ms
+-- ARGV   after       text    id of the record after which to continue; '-' = from the start
+-- ARGV   limit       int     maximum number of records, 1..500
 --
--- RETURNS  {another relay is at it 0|1, more 0|1, then for each: entry id, its fields}
--- COST     O(limit), and 1 MB, but one entry at least
+-- RETURNS  One flat list: is_held, more, then id and fields for each record.
+--            is_held  1 = another relay has the outbox, and no records are returned; else 0
+--            more     1 = there are more records after these; else 0
+--            id       stream entry id of the record, for outbox_ack
+--            fields   flat list of names and values: ended (done, failed or cancelled), job (envelope JSON), and
+--                     perhaps failure (JSON)
+-- COST     O(limit + bytes); returns up to 1 MB, but at least one record
 --
--- Two relays would do no harm, since everything they send has an id of its own, but send all of it twice.
+-- Each record stays in the outbox until outbox_ack deletes it. Two relays at once would do no harm, because each
+-- follow-up job has a fixed id, but they would send every job twice.
 
 -- include: may_write
 
@@ -23,7 +29,8 @@ if redis.call('XLEN', outbox) == 0 then
   return { 0, 0 }
 end
 
--- Another relay keeps its hold until it is over; a hold that lies too far ahead was set before the clock went back.
+-- If another relay has the outbox, return no records. A hold that ends more than hold_ms from now was set before the
+-- clock went back, and does not count.
 local held = redis.call('HMGET', meta, 'relay', 'relay_until')
 local other_until = held[1] and held[1] ~= relay and tonumber(held[2] or 0)
 if other_until and other_until > now and other_until <= now + hold_ms then

@@ -1,27 +1,36 @@
--- outside_acks: one page of delivered entries that are no longer pending, with a verdict on each.
+-- outside_acks: Find delivered entries that are not pending any more, page by page, with a verdict on each. Such
+-- entries come from consumers that acknowledge by a plain `XACK`, and from damaged data.
 --
 -- MOVES  nothing
 --
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   meta        hash    consumers, vanished, anew
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   meta        hash    fields consumers, vanished, anew
 --
--- ARGV   after       text    entry id behind which the page starts; '-' = from the start
--- ARGV   limit       int     entries at most, 1..500
--- ARGV   seen        text    the marks that the first page returned; '' for the first page itself
--- ARGV   scope       text    delivered | all (beyond the delivered part only garbage is looked for)
+-- ARGV   after       text    entry id after which the page starts; '-' = start of the stream
+-- ARGV   limit       int     maximum number of entries to look at, 1..500
+-- ARGV   seen        text    `marks` from the first page of this pass; '' for the first page
+-- ARGV   scope       text    delivered = the delivered entries; all = also undelivered ones, among which only garbage
+--                            is reported
 --
--- RETURNS  {next `after`, or '' at the end of the pass; marks; then for each: entry id, id or '', verdict}. Verdicts:
---          acked (by a plain consumer: close it), again (no worker holds it: deliver it again), garbage (no job's
---          entry: bury it; in the scope `all` also entries that are held)
--- COST     O(limit + consumers); 1 MB of payload, but one entry at least
+-- RETURNS  One flat list: next, marks, then entry, id and verdict for each entry that was found.
+--            next     `after` for the next page; '' = this was the last page
+--            marks    `seen` for the other pages of this pass
+--            entry    entry id
+--            id       job id, or '' if the entry has none
+--            verdict  acked    a plain consumer acknowledged the job: call `ack`
+--                     again    no worker holds the job: call `hand_back` with unheld = 1
+--                     garbage  the entry belongs to no job: call `bury`. In the scope `all`, the entry may be pending.
+-- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one
 --
--- The verdict is `acked` only while the group has a consumer that is not delayq's own, and none of delayq's own has
--- vanished since the last full pass: a deleted consumer leaves the same trace as an acknowledgement, and it is better
--- to deliver a job twice than to lose it. renew records delayq's consumers in `meta`; one that is recorded and missing
--- has vanished. What lies at or below the mark `anew` is delivered again in any case (see tidy). Settle each page
--- before you ask for the next one: both marks go at the end of a pass that began with the same marks and found nothing
--- on its last page.
+-- If a consumer of delayq is deleted, its entries look as if they had been acknowledged. Because it is better to
+-- deliver a job twice than to lose it, the verdict is `acked` only if both conditions hold: the group has a consumer
+-- that is not delayq's, and no consumer of delayq has vanished since the last full pass. `renew` records the consumers
+-- of delayq in `meta`; a recorded consumer that is missing in the group has vanished. Entries up to the id `anew` (see
+-- `tidy`) are always delivered again.
+--
+-- Handle each page before you ask for the next one. At the end of a pass, the script deletes the fields `vanished` and
+-- `anew` if they did not change during the pass and the last page found nothing.
 
 -- include: find_group
 -- include: padded
@@ -42,7 +51,7 @@ local known_vanished = known[2] or ''
 local anew = known[3]
 may_write(meta)
 
--- 1. Compare the consumers of the group with those that are recorded.
+-- 1. Compare the consumers of the group with the recorded consumers.
 
 local is_here = {}
 local names = {}
@@ -80,15 +89,15 @@ if after == '-' then
   seen = marks
 end
 
--- 2. Judge entries, read in chunks as large as the largest entry so far allows.
+-- 2. Judge the entries. They are read in chunks, which are small if a large entry was seen before.
 
 local reply = { '', marks }
 
--- Adds an entry to the reply, unless it is a job's own that a worker holds or that was not yet delivered.
+-- Adds an entry to the reply, unless it is the current entry of a job and is pending or not yet delivered.
 local function judge(entry, fields, is_pending)
   local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == entry
-  -- An entry that the page of pending rows lacks is asked for by itself: rows of deleted entries fill that page too,
-  -- and running work must never look acknowledged.
+  -- If an entry is missing in the page of pending entries, it is looked up individually. The page may be incomplete,
+  -- because it also lists deleted entries, and a running job must never look acknowledged.
   local is_free = not is_pending and #redis.call('XPENDING', stream, 'delayq', entry, entry, 1) == 0
   local is_new = is_owned and padded(entry) > padded(last)
   if not ((is_free and not is_new) or (looks_at_all and not is_owned)) then
@@ -137,7 +146,7 @@ while not is_end and looked < limit and bytes < max_bytes do
   end
 end
 
--- 3. Say where to go on.
+-- 3. Return the position of the next page.
 
 if not is_end then
   reply[1] = after

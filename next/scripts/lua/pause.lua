@@ -1,23 +1,26 @@
--- pause: stop promotion, direct append and fetching of a queue, for a time or until it is resumed; or resume it.
+-- pause: Pause a queue, or resume it. In a paused queue, no job becomes ready when it is due, and delayq's workers
+-- fetch no jobs.
 --
 -- MOVES  nothing
 --
--- KEYS   meta        hash    paused_until_ms, schema, lease_ms
+-- KEYS   meta        hash    fields paused_until_ms, schema, lease_ms
 --
--- ARGV   now         clock
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel of the wake-up, for movers
--- ARGV   for_ms      int     how long; 0 = until resumed; -1 = resume
--- ARGV   lease_ms    int     lease of a queue that is seen for the first time
--- ARGV   switch      text    channel of the hint, for workers
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   queue       text    name of the queue, for the messages on both channels
+-- ARGV   wake        text    pub/sub channel that wakes movers, when the queue is resumed
+-- ARGV   for_ms      int     length of the pause in ms; 0 = until it is resumed; -1 = resume now
+-- ARGV   lease_ms    int     lease in ms, stored if the queue is new
+-- ARGV   switch      text    pub/sub channel on which the change is announced; receives `<queue>`
 --
--- RETURNS  paused_until_ms: 0 = until resumed, -1 = not paused
+-- RETURNS  The end of the pause, epoch ms; 0 = until it is resumed; -1 = not paused
 -- COST     O(1)
+--
+-- Jobs that are running continue. `hand_back` and `reclaim` still append to the stream of a paused queue.
 
 -- include: wake_mover
 -- include: may_write
 
--- A hint that cannot be sent is no error: workers look now and then.
+-- An error of PUBLISH is ignored, because workers also poll.
 local function tell_workers()
   redis.pcall('PUBLISH', switch, queue)
 end

@@ -1,18 +1,19 @@
--- progress: store what running jobs report of themselves.
+-- progress: Store the progress reports of running jobs.
 --
 -- MOVES  nothing
 --
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
 -- KEYS   progress    hash    id -> last progress report, JSON
 --
--- ARGV   now         clock
--- ARGV*  reports     {id entry report}   report: a JSON object without its closing brace, not empty
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV*  reports     {id entry report}   report: a JSON object with members, without its closing brace
 --
--- RETURNS  1 or 0 for each: written, or fenced (the entry is no longer this job's)
--- COST     O(reports); at most 500 and 1 MB a call
+-- RETURNS  A list with a number for each row: 1 = stored, 0 = fenced
+-- COST     O(rows); send at most 500 rows and 1 MB
 --
--- Every script that ends a delivery drops its report, so a report always comes from the worker that has the job now. A
--- full server refuses this script: it grows, and a job runs as well without it.
+-- The script appends the member at_ms to each report. A full server refuses the script. This does no harm, because a
+-- job runs without its reports. Every script that ends a delivery deletes the report, so that a report always comes
+-- from the worker that has the job now.
 
 -- include: owned_rows
 

@@ -1,25 +1,26 @@
--- prune: forget what was kept long enough.
+-- prune: Delete completed jobs whose retention is over, failed jobs that are old, and windows that are over.
 --
--- MOVES  completed -> absent, when its retention is over; failed -> absent, when it failed too long ago
+-- MOVES  completed -> absent, failed -> absent
 --
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   results     hash    id -> result, JSON
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   unique      hash    digest -> id of its owner; `id until_ms` for a window
--- KEYS   locks       hash    id -> digest
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key; digest.window_ms -> `id until_ms`
+-- KEYS   locks       hash    id -> digest of the job's unique key
 --
--- ARGV   now         clock
--- ARGV   keep_ms     int     how long failed jobs are kept
--- ARGV   limit       int     jobs at most of each kind, 1..500
--- ARGV*  windows     {digest}   windows of unique keys that are over, as far as the caller knows
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   keep_ms     int     how long failed jobs are kept, in ms
+-- ARGV   limit       int     maximum number of completed jobs, and of failed jobs, 1..500
+-- ARGV*  windows     {digest}   windows to check, as they are named in `unique`: 'digest.window_ms'
 --
--- RETURNS  {completed jobs forgotten, failed jobs forgotten, windows dropped}
--- COST     O(limit * log n + windows)
+-- RETURNS  {completed, failed, windows}: how many completed jobs, failed jobs and windows were deleted
+-- COST     O(limit * log n + windows), where n is the number of failed and completed jobs
 --
--- Nothing else drops windows. It need not be punctual: a window that is over keeps no job out, it only takes room.
+-- No other script deletes windows. It does no harm if a window is deleted late, because a window that is over blocks no
+-- job.
 
 -- include: free_locks
 

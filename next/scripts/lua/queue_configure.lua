@@ -1,21 +1,26 @@
--- queue_configure: set what a queue keeps for itself in `meta`, where every script and worker reads it.
+-- queue_configure: Set the lease and the number of shards of a queue. All scripts and workers read both values in
+-- `meta`.
 --
 -- MOVES  nothing
 --
--- KEYS   jobs        hash    id -> envelope
--- KEYS   meta        hash    schema, lease_ms, shards
+-- KEYS   jobs              hash    id -> envelope JSON
+-- KEYS   meta              hash    fields schema, lease_ms, shards
 --
--- ARGV   lease_ms    text    '' = leave as it is
--- ARGV   default_lease_ms  int  lease of a queue that is seen for the first time
--- ARGV   shards      text    over how many shards the queue is spread; '' = leave as it is
--- ARGV   queue       text    its name, for the hint
--- ARGV   switch      text    channel of the hint
+-- ARGV   lease_ms          text    new lease in ms; '' = do not change it
+-- ARGV   default_lease_ms  int     lease in ms, stored if the queue is new and lease_ms is ''
+-- ARGV   shards            text    new number of shards; '' = do not change it
+-- ARGV   queue             text    name of the queue, for the message on the channel
+-- ARGV   switch            text    pub/sub channel on which the change is announced; receives `<queue>`
 --
--- RETURNS  {lease_ms in force, shards in force or '', jobs that are here}. The number of shards changes only while no
---          job is here; otherwise nothing is written
+-- RETURNS  {lease_ms, shards, jobs}
+--            lease_ms  lease in ms after this call
+--            shards    number of shards after this call, or '' if it was never set
+--            jobs      number of jobs in this queue
 -- COST     O(1)
 --
--- A queue with shards is told in each of them, the first one last: producers read the number there.
+-- The number of shards can change only while the queue has no job. If `shards` is a new number and the queue has a job,
+-- the script writes nothing, not even the lease, and returns the old values. Call the script for each shard of a queue,
+-- and for the first shard last, because producers read the number there.
 
 -- include: whole_number
 
@@ -40,7 +45,7 @@ if not is_refused then
     redis.call('HSET', meta, 'shards', shards)
     shards_here = shards
   end
-  -- A hint that cannot be sent is no error: supervisors look now and then.
+  -- An error of PUBLISH is ignored, because workers also poll.
   redis.pcall('PUBLISH', switch, queue)
 end
 local in_force = whole_number(redis.call('HGET', meta, 'lease_ms')) or default_lease_ms

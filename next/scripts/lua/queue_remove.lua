@@ -1,34 +1,39 @@
--- queue_remove: forget a queue, or one shard of it, that holds nothing.
+-- queue_remove: Delete all keys of an empty queue, or of one empty shard.
 --
 -- MOVES  nothing
 --
--- KEYS   meta        hash
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   stream      stream  group `delayq`
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   outbox      stream  ends of jobs, for the relay
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   results     hash    id -> result, JSON
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
+-- KEYS   meta        hash    all fields
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   outbox      stream  job-end records for the relay
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
 -- KEYS   progress    hash    id -> last progress report, JSON
--- KEYS   activity    hash    minute -> what happened in it, JSON
--- KEYS   history     hash    day -> what happened on it, JSON
+-- KEYS   activity    hash    minute of the day -> counts of that minute, JSON
+-- KEYS   history     hash    day since 1970, modulo 90 -> counts of that day, JSON
 --
--- ARGV   look        int     1 = only count
+-- ARGV   look        int     1 = only count, 0 = delete the keys if the queue is empty
 --
--- RETURNS  {scheduled, entries in the stream, failed, completed, other jobs, follow-ups in the outbox}: what it holds.
---          Nothing is removed unless all of them are 0
--- COST     O(rows of `activity`), which are limited
+-- RETURNS  {scheduled, in_stream, failed, completed, other, outbox}. If all are 0 and `look` is 0, the keys are gone.
+--            scheduled, failed, completed   number of jobs in this state
+--            in_stream                      number of ready and reserved jobs
+--            other                          number of jobs in no state: 0, unless the data is damaged
+--            outbox                         number of outbox records
+-- COST     O(rows in the deleted keys), mostly in `activity`, with at most 1,441 rows
 --
--- The list of queues lies in another slot, so it is not changed here. The caller takes the name off it and calls again,
--- which finds what came in between. Nothing is left of `meta`. A window of a unique key goes with its queue. Entry ids
--- of a queue that is used again are higher than those before, as far as the clock of the server did not go back.
+-- The set `delayq:queues` is in another Cluster slot, so the script cannot change it. Remove the name of the queue from
+-- the set, then call the script again, because a job may have arrived in between.
+--
+-- All settings in `meta` and all windows of unique keys are deleted too. If the queue is used again, its new entry ids
+-- are higher than the old ones, unless the clock of the server has gone back.
 
 local scheduled_count = redis.call('ZCARD', scheduled)
 local failed_count = redis.call('ZCARD', failed)

@@ -1,41 +1,57 @@
--- replace: schedule jobs whether their ids are taken or not. A job that has the id gets the new due time and, on
--- request, the new payload.
+-- replace: Schedule jobs even if their ids are taken. The job that has the id gets the new due time and, if `word` is
+-- replaced, the new envelope.
 --
 -- MOVES  absent -> scheduled, scheduled -> scheduled, ready -> scheduled;
---        with `replaced` also failed -> scheduled, completed -> scheduled
+--        if `word` is replaced, also failed -> scheduled, completed -> scheduled
 --
--- KEYS   jobs        hash    id -> envelope
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   meta        hash    schema, lease_ms, shards, delivered, counters
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   errors      hash    id -> failure, JSON
--- KEYS   results     hash    id -> result, JSON
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   once        string  the first answer to this call, while once_ms lasts
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
--- KEYS   outbox      stream  ends of jobs, for the relay
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   meta        hash    fields schema, lease_ms, shards, delivered, scheduled_total
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   errors      hash    id -> failure JSON
+-- KEYS   results     hash    id -> result JSON
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   once        string  first reply to this call, kept for once_ms; named `once:<token>`
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
+-- KEYS   outbox      stream  job-end records for the relay
 --
--- ARGV   now         clock
--- ARGV   word        text    replaced (new payload, attempts 0) | postponed (new due time, old payload)
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel of the wake-up
--- ARGV   lease_ms    int     lease of a queue that is seen for the first time
--- ARGV   once_ms     int     how long the answer is kept for a call that is sent again; 0 = not at all
--- ARGV   shards      int     over how many shards the caller spreads the queue
--- ARGV*  new_jobs    {id envelope when digest}   when: '+delay_ms', or due_ms, in the past = now; digest of the unique
---                    key, or ''
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   word        text    replaced = new due time and new envelope; postponed = new due time only
+-- ARGV   queue       text    name of the queue, for the wake-up
+-- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> <due_ms>`
+-- ARGV   lease_ms    int     lease in ms, stored if the queue is new
+-- ARGV   once_ms     int     how long to keep the reply for a repeated call, in ms; 0 = do not keep it
+-- ARGV   shards      int     number of shards over which the caller spreads the queue
+-- ARGV*  new_jobs    {id envelope when digest}
+--          id        1 to 255 printable ASCII characters without spaces
+--          envelope  JSON object
+--          when      '+delay_ms', or due_ms as epoch ms; a due_ms in the past means now
+--          digest    digest of the unique key; '' = no unique key
 --
--- RETURNS  {'1' for a new queue or '0', then for each job: answer, state, due_ms or '', id of the job in its place}.
---          answer: created, replaced, postponed, kept (failed and completed jobs are not postponed; another job owns
---          the unique key) or running. {'moved', n} when the queue has n shards
--- COST     O(jobs * log n)
+-- RETURNS  One flat list: is_new, then answer, state, due_ms and id for each job, in the order of the call.
+--            is_new  '1' if the queue was new, else '0'
+--            answer  created    the id was free
+--                    replaced   the job with this id got the new due time and the new envelope
+--                    postponed  the job with this id got the new due time
+--                    kept       nothing changed: another job owns the unique key, or `word` is postponed and the job is
+--                               failed or completed
+--                    running    nothing changed: the job with this id is reserved
+--            state   state of the job after this call, or of the job that owns the unique key
+--            due_ms  due time, in epoch ms, if that state is scheduled; else ''
+--            id      id of the job, or of the job that owns the unique key
+--          {'moved', n} if the queue is spread over n shards, not over `shards`: nothing was stored.
+-- COST     O(jobs * log n), where n is the number of scheduled jobs
 --
--- It never appends to the stream: the new due time wakes a mover, which does.
+-- The script does not append to the stream, even if a job is due now: it wakes a mover, which calls `promote`.
+--
+-- A repeated call could change a job again that has run in the meantime, or create a job again that has ended. To
+-- prevent this, set once_ms and pass a key `once` whose token belongs to this call alone: within once_ms, a repeated
+-- call returns the first reply and writes nothing.
 
 -- include: due_time
 -- include: is_delivered
@@ -46,7 +62,7 @@
 -- include: count
 -- include: wake_mover
 
--- 1. A call that is sent again, because its answer was lost, gets its first answer.
+-- 1. If this call is a repeated one, because its first reply was lost, return the first reply.
 
 if once_ms > 0 then
   local first_answer = redis.call('GET', once)
@@ -55,7 +71,7 @@ if once_ms > 0 then
   end
 end
 
--- 2. Check the times and read the queue.
+-- 2. Check the due times, and read the state of the queue.
 
 for _, job in ipairs(new_jobs) do
   job.due = due_time(job.when, now)
@@ -74,7 +90,8 @@ end
 local head = head_due(scheduled)
 local beside = filled({ errors, results, recoveries, cancel })
 
--- Moves the unique key of a job from its old digest to the new one; either may be ''.
+-- Frees the old unique key of a job, if it has one, and takes the new one. A `digest` of '' means that the job has no
+-- unique key any more.
 local function move_lock(id, digest)
   local old_digest = redis.call('HGET', locks, id) or ''
   if old_digest ~= '' and old_digest ~= digest and redis.call('HGET', unique, old_digest) == id then
@@ -88,12 +105,13 @@ local function move_lock(id, digest)
   end
 end
 
--- Gives a job its new payload and unique key, and drops what belonged to the old one.
+-- Gives a job its new envelope and unique key, and deletes the rows of the old job.
 local function rewrite(job, has_ended)
-  -- The new job is no link of a chain and no member of a batch. What follows the old one learns that it will not run.
+  -- The old job will not run. If it was in a chain or a batch, its end is recorded, because the new job takes no part
+  -- in the chain or the batch.
   local old_envelope = not has_ended and redis.call('HGET', jobs, job.id) or ''
   if leave_follow_up(outbox, 'cancelled', old_envelope, '') then
-    head = math.huge -- wake a mover whatever the due time: it calls a relay
+    head = math.huge -- wake a mover for any due time, because movers call the relay
   end
   redis.call('HSET', jobs, job.id, job.envelope)
   move_lock(job.id, job.digest)
@@ -106,14 +124,15 @@ local function rewrite(job, has_ended)
   end
 end
 
--- The job that owns the unique key. An owner that neither waits nor runs owns nothing (see schedule).
+-- Returns the id of the job that owns the unique key, or job.id if the key is free. An owner that is not scheduled,
+-- ready or reserved does not count (see `schedule`).
 local function find_owner(job)
   local owner = job.digest ~= '' and redis.call('HGET', unique, job.digest) or job.id
   local is_alive = redis.call('HEXISTS', entries, owner) == 1 or redis.call('ZSCORE', scheduled, owner)
   return is_alive and owner or job.id
 end
 
--- Where a job is that another one must make way for: its state, and its due time while it waits.
+-- Returns the state of the owner of a unique key, and its due time if it is scheduled, else ''.
 local function state_of_owner(owner)
   local entry = redis.call('HGET', entries, owner)
   if not entry then
@@ -152,11 +171,11 @@ for _, job in ipairs(new_jobs) do
     if not exists then
       answer = 'created'
     end
-    -- A job in the place of one that ended counts as scheduled too: the one before was counted when it ended.
+    -- Replacing a failed or completed job counts as a new job, because the end of the old one has been counted.
     if not exists or ended then
       created = created + 1
     end
-    -- ZADD is the first write: it grows, so a server at its memory limit refuses the whole call.
+    -- ZADD is the first write and needs memory, so a full server refuses the call before anything is written.
     redis.call('ZADD', scheduled, due_text, job.id)
     if not exists or word == 'replaced' then
       rewrite(job, ended)
@@ -174,7 +193,7 @@ for _, job in ipairs(new_jobs) do
   reply[#reply + 1] = owner
 end
 
--- 4. Tell others.
+-- 4. Wake a mover, and update `meta`.
 
 if earliest < head then
   wake_mover(wake, queue, earliest)
@@ -185,7 +204,7 @@ elseif not shards_here then
   redis.call('HSET', meta, 'shards', shards)
 end
 count(meta, 'scheduled_total', created)
--- A job that was changed here may have run before the call is sent again, which must not create it anew.
+-- Keep the reply: before a repeated call arrives, a job may have run and ended, and must not be created again.
 if once_ms > 0 then
   redis.call('SET', once, cjson.encode(reply), 'PX', once_ms)
 end

@@ -1,23 +1,29 @@
--- reschedule: give a job that no worker has been given a new due time.
+-- reschedule: Give a scheduled or ready job a new due time.
 --
 -- MOVES  scheduled -> scheduled, ready -> scheduled
 --
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   meta        hash    delivered
--- KEYS   cancel      hash    id -> asked to stop at, epoch ms
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   meta        hash    field delivered
+-- KEYS   cancel      hash    id -> time of the stop request, epoch ms
 --
--- ARGV   now         clock
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel of the wake-up
--- ARGV   id          text
--- ARGV   when        text    '+delay_ms', or due_ms, in the past = now
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   queue       text    name of the queue, for the wake-up
+-- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> <due_ms>`
+-- ARGV   id          text    job id
+-- ARGV   when        text    '+delay_ms', or due_ms as epoch ms; a due_ms in the past means now
 --
--- RETURNS  {answer, due_ms or ''}: rescheduled, running, failed, finished or unknown
--- COST     O(log n)
+-- RETURNS  {answer, due_ms}
+--            answer  rescheduled  the job is scheduled for due_ms
+--                    running      nothing changed: the job is reserved
+--                    failed       nothing changed: the job has failed
+--                    finished     nothing changed: the job is completed
+--                    unknown      the id is unknown
+--            due_ms  new due time, epoch ms; '' if nothing changed
+-- COST     O(log n), where n is the number of scheduled jobs
 
 -- include: due_time
 -- include: is_delivered
@@ -40,12 +46,13 @@ end
 
 local head = head_due(scheduled)
 local due_text = string.format('%.0f', due)
--- ZADD comes first: it grows, so a server at its memory limit refuses the whole call.
+-- ZADD comes first: it needs memory, so a full server refuses the call before anything is written.
 redis.call('ZADD', scheduled, due_text, id)
 if entry then
   redis.call('XDEL', stream, entry)
   redis.call('HDEL', entries, id)
-  -- A job that was handed back still has a wish to stop. A new due time withdraws it.
+  -- A ready job may still have a stop request, from a run before it was handed back. The new due time cancels the stop
+  -- request.
   redis.call('HDEL', cancel, id)
 end
 if due < head then

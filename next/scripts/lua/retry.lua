@@ -1,29 +1,36 @@
--- retry: give a failed job all its tries again, now.
+-- retry: Schedule a failed job again, due now, with no attempts used.
 --
 -- MOVES  failed -> scheduled
 --
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
+-- KEYS   failed       zset    id -> time of failure, epoch ms
+-- KEYS   scheduled    zset    id -> due time, epoch ms
+-- KEYS   jobs         hash    id -> envelope JSON
+-- KEYS   entries      hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   completed    zset    id -> time to forget the job, epoch ms
+-- KEYS   recoveries   hash    id -> number of times its worker vanished
+-- KEYS   unique       hash    digest -> id of the job that owns the unique key
+-- KEYS   locks        hash    id -> digest of the job's unique key
 --
--- ARGV   now         clock
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel of the wake-up
--- ARGV   id          text
--- ARGV   fingerprint text    SHA-1 of the envelope that the caller has read
--- ARGV   envelope    text    the same with attempts 0
--- ARGV   digest      text    of its unique key, or ''
+-- ARGV   now          clock   epoch ms, for tests; '' = server clock
+-- ARGV   queue        text    name of the queue, for the wake-up
+-- ARGV   wake         text    pub/sub channel that wakes movers; receives `<queue> <now>`
+-- ARGV   id           text    job id
+-- ARGV   fingerprint  text    SHA-1, in hex, of the envelope that the caller has read
+-- ARGV   envelope     text    this envelope with attempts 0
+-- ARGV   digest       text    digest of the unique key; '' = no unique key
 --
--- RETURNS  {answer, due_ms or '', owner or ''}: scheduled, changed (read it again), conflict (`owner` holds the unique
---          key), refused (it has not failed) or unknown
--- COST     O(log n)
+-- RETURNS  {answer, due_ms, owner}
+--            answer  scheduled  the job is due now
+--                    changed    nothing changed: the envelope does not match `fingerprint`; read the job again
+--                    conflict   nothing changed: another job owns the unique key
+--                    refused    nothing changed: the job is scheduled, ready, reserved or completed
+--                    unknown    the id is unknown
+--            due_ms  new due time, epoch ms; '' if nothing changed
+--            owner   with conflict, the id of the job that owns the unique key; else ''
+-- COST     O(log n), where n is the number of scheduled and failed jobs
 --
--- The failure stays in `errors` until the job succeeds; the next failure takes it into its history.
+-- A repeated call returns refused. The old failure stays in `errors` until the job succeeds, and becomes part of the
+-- history of the next failure.
 
 -- include: head_due
 -- include: wake_mover
@@ -38,7 +45,7 @@ if redis.sha1hex(redis.call('HGET', jobs, id) or '') ~= fingerprint then
   return { 'changed', '', '' }
 end
 
--- An owner of the unique key that neither waits nor runs owns nothing (see schedule).
+-- An owner of the unique key that is not scheduled, ready or reserved does not count (see `schedule`).
 local owner = digest ~= '' and redis.call('HGET', unique, digest)
 if owner and owner ~= id then
   local is_alive = redis.call('HEXISTS', entries, owner) == 1 or redis.call('ZSCORE', scheduled, owner)
@@ -47,7 +54,7 @@ if owner and owner ~= id then
   end
 end
 
--- ZADD comes first: it grows, so a server at its memory limit refuses the whole call.
+-- ZADD comes first: it needs memory, so a full server refuses the call before anything is written.
 local head = head_due(scheduled)
 local due_text = string.format('%.0f', now)
 redis.call('ZADD', scheduled, due_text, id)

@@ -1,24 +1,32 @@
--- run_now: end the wait of a job; it is due now.
+-- run_now: Make a scheduled job ready now.
 --
--- MOVES  scheduled -> ready; scheduled -> scheduled, due now, when the queue is paused, or its stream full or gone
+-- MOVES  scheduled -> ready;
+--        scheduled -> scheduled, due now, if the queue is paused, the stream full or missing, or the envelope lost
 --
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   recoveries  hash    id -> times its worker vanished
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   meta        hash    paused_until_ms, delivered
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   recoveries  hash    id -> number of times its worker vanished
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   meta        hash    fields paused_until_ms, delivered
 --
--- ARGV   now         clock
--- ARGV   queue       text    its name, for the wake-up
--- ARGV   wake        text    channel of the wake-up
--- ARGV   high_water  int     entries that the stream may hold
--- ARGV   id          text
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
+-- ARGV   queue       text    name of the queue, for the wake-up
+-- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> <now>` if the job stays scheduled
+-- ARGV   high_water  int     maximum number of stream entries
+-- ARGV   id          text    job id
 --
--- RETURNS  {answer, due_ms or ''}: ready, scheduled, running, failed, finished or unknown
--- COST     O(log n)
+-- RETURNS  {answer, due_ms}
+--            answer  ready      the job is in the stream
+--                    scheduled  the job is due now; `promote` will append it
+--                    running    nothing changed: the job is reserved
+--                    failed     nothing changed: the job has failed; use `retry`
+--                    finished   nothing changed: the job is completed
+--                    unknown    the id is unknown
+--            due_ms  due time, epoch ms; '' if nothing changed
+-- COST     O(log n), where n is the number of scheduled jobs
 
 -- include: is_delivered
 -- include: answer_of_end
@@ -42,8 +50,8 @@ local has_stream = redis.call('EXISTS', stream) == 1
 local is_full = redis.call('XLEN', stream) >= high_water
 local now_text = string.format('%.0f', now)
 
--- The mover takes it from here. Without a stream it waits too: schedule, promote and tidy make one, together with its
--- group.
+-- In these cases, the job is left to the mover. This script does not create a missing stream, because only `schedule`,
+-- `promote` and `tidy` create one together with its group.
 if is_paused(known[1], now) or is_full or not has_stream or not envelope then
   local head = head_due(scheduled)
   redis.call('ZADD', scheduled, now_text, id)
@@ -53,13 +61,13 @@ if is_paused(known[1], now) or is_full or not has_stream or not envelope then
   return { 'scheduled', now_text }
 end
 
--- A job that is overdue keeps the time since which it is late. A time before 1970 counts as now.
+-- An overdue job keeps its due time, so that its lateness stays known. A due time before 1970 counts as now.
 local since = now_text
 if tonumber(due) >= 0 then
   since = string.format('%.0f', math.min(now, tonumber(due)))
 end
 local times = redis.call('HGET', recoveries, id) or '0'
--- XADD comes first: it grows, so a server at its memory limit refuses the whole call.
+-- XADD comes first: it needs memory, so a full server refuses the call before anything is written.
 local new_entry = append_entry(stream, id, envelope, since, times)
 redis.call('HSET', entries, id, new_entry)
 redis.call('ZREM', scheduled, id)

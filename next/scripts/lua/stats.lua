@@ -1,18 +1,23 @@
--- stats: count the jobs of a queue in each state.
+-- stats: Count the jobs of a queue in each state, and return its pause, its lease and its counters.
 --
 -- MOVES  nothing
 --
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   stream      stream  group `delayq`
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   meta        hash    paused_until_ms, lease_ms, mover_tick, counters
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   meta        hash    fields paused_until_ms, lease_ms, mover_tick and the counters
 --
--- ARGV   now         clock
+-- ARGV   now         clock   epoch ms, for tests; '' = server clock
 --
--- RETURNS  {scheduled, ready, reserved, failed, completed, paused_until_ms (-1 = not paused), overdue_oldest_ms,
---          lease_ms, mover_tick ms or 0, now_ms, then the counters of `meta`: name, value each}
--- COST     O(consumers)
+-- RETURNS  One flat list: these 10 values, then name and value of each counter.
+--            scheduled, ready, reserved, failed, completed   number of jobs
+--            paused_until_ms    end of the pause, epoch ms; 0 = until it is resumed; -1 = not paused
+--            overdue_oldest_ms  how long the oldest due job has been waiting for a worker, in ms; 0 = no job is waiting
+--            lease_ms           lease; 0 = not set
+--            mover_tick         last call of `promote`, epoch ms; 0 = none
+--            now_ms             time of this call, epoch ms
+-- COST     O(consumer groups)
 
 -- include: find_group
 -- include: whole_number
@@ -20,14 +25,15 @@
 
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
 
--- Ready is XLEN minus pending, not the lag of the group: that turns nil after a deletion. What a plain consumer has
--- acknowledged counts as ready until the janitor closes it. Without the group nothing is ready. A deleted entry may
--- leave its pending row behind, so reserved is cut to the length of the stream.
+-- `ready` is the stream length minus the pending entries. The `lag` of the group is not used, because it becomes nil
+-- after a deletion. A job that a plain consumer acknowledged counts as ready until the janitor settles it. Without the
+-- group, all jobs in the stream count as reserved. Deleted entries may still be pending, so `reserved` is limited to
+-- the stream length.
 local held = redis.call('XLEN', stream)
 local group = find_group(stream)
 local reserved = group and math.min(held, group['pending']) or held
 
--- The oldest due time of what waits: the head of the set, or the first ready entry.
+-- Find the oldest due time of the waiting jobs: the first job of the set, or the first ready entry.
 local oldest = now
 local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
 if head then

@@ -1,26 +1,34 @@
--- tidy: repair the stream, the group and the meta of a queue, and take the two sums.
+-- tidy: Repair the stream, the consumer group and `meta` of a queue, and count its jobs, so that the caller can detect
+-- damaged data.
 --
 -- MOVES  nothing
 --
--- KEYS   stream      stream  group `delayq`
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   scheduled   zset    id -> due, epoch ms
--- KEYS   failed      zset    id -> failed at, epoch ms
--- KEYS   completed   zset    id -> forget at, epoch ms
--- KEYS   jobs        hash    id -> envelope
--- KEYS   unique      hash    digest -> id of its owner
--- KEYS   locks       hash    id -> digest
--- KEYS   meta        hash    schema, lease_ms, delivered, anew, counters
+-- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   scheduled   zset    id -> due time, epoch ms
+-- KEYS   failed      zset    id -> time of failure, epoch ms
+-- KEYS   completed   zset    id -> time to forget the job, epoch ms
+-- KEYS   jobs        hash    id -> envelope JSON
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   locks       hash    id -> digest of the job's unique key
+-- KEYS   meta        hash    fields schema, lease_ms, delivered, anew and the counters
 --
--- ARGV   lease_ms    int     lease of a queue that is seen for the first time
+-- ARGV   lease_ms    int     lease in ms, stored if the queue has no valid one
 --
--- RETURNS  {lease_ms, XLEN stream, HLEN entries, ZCARD scheduled, ZCARD failed, ZCARD completed, HLEN jobs, HLEN
---          unique, HLEN locks, regrouped 0|1, the sum of all counters, 1 when nothing was known of the queue}
--- COST     O(consumers + groups)
+-- RETURNS  {lease_ms, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped, counted, is_new}
+--            lease_ms   lease of this queue
+--            stream     XLEN stream; the next seven are the sizes of the keys with these names
+--            regrouped  1 = the consumer group was missing or damaged, and was set to the end of the stream; else 0
+--            counted    sum of all counters
+--            is_new     1 = the queue was new; else 0
+-- COST     O(consumer groups)
 --
--- `unique` and `locks` are counted too: a job whose digest is not in `unique` no longer owns it, and the two sums do
--- not show that. A caller that knows the sum of all counters from before sees without a further call that nothing has
--- happened.
+-- The data is damaged if XLEN stream is not HLEN entries, if HLEN jobs is not the sum of scheduled, entries, failed and
+-- completed, or if HLEN locks is greater than HLEN unique. A lost row in `unique` makes a job lose its uniqueness lock;
+-- only the last comparison reveals that.
+--
+-- If the counter sum is unchanged since the caller's last call, the queue was idle in between. If the sum has fallen,
+-- the server lost data or the queue was removed.
 
 -- include: find_group
 -- include: padded
@@ -31,7 +39,7 @@
 -- 1. Read.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
-local delivered = known[1] -- the highest entry id that was ever given to a worker
+local delivered = known[1] -- the highest entry id that was ever delivered
 local known_lease = known[2] or ''
 local sums = {
   redis.call('XLEN', stream),
@@ -45,7 +53,7 @@ local sums = {
 }
 local entry_count = sums[2]
 
--- 2. Give the queue what it lacks.
+-- 2. Create the missing fields of `meta` and a missing stream.
 
 may_write(meta)
 local is_new = redis.call('HSETNX', meta, 'schema', '1') == 1
@@ -58,9 +66,10 @@ if redis.call('EXISTS', stream) == 0 then
   delivered = redis.call('HGET', meta, 'delivered')
 end
 
--- 3. A stream without its group, or a group that was set back below an id that it gave out before, was damaged: workers
---    may hold any of its entries. The group is set to the end of the stream, so that no old id is read a second time.
---    `anew` remembers up to where entries must be appended anew; outside_acks finds them page by page.
+-- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. A worker may then be running
+-- the job of any entry, so the group is set to the end of the stream, and no entry id is delivered twice. Entries up to
+-- the id in the field `anew` may never have been processed; `outside_acks` later finds them page by page for
+-- redelivery.
 
 local function last_made()
   local info = redis.call('XINFO', 'STREAM', stream)
@@ -74,7 +83,8 @@ end
 local group = find_group(stream)
 local regrouped = 0
 if not group or (delivered and padded(group['last-delivered-id']) < padded(delivered)) then
-  -- A stream that was made anew by hand is lifted, so that `delivered` never goes down.
+  -- If somebody recreated the stream by hand, its ids are too low. They are raised, so that `delivered` never goes
+  -- down.
   if delivered and padded(last_made()) < padded(delivered) then
     local next_ms = tonumber(string.match(delivered, '%d+')) + 1
     redis.call('XSETID', stream, string.format('%.0f-0', next_ms))
@@ -85,7 +95,7 @@ if not group or (delivered and padded(group['last-delivered-id']) < padded(deliv
 end
 redis.call('HSET', meta, 'delivered', find_group(stream)['last-delivered-id'])
 
--- 4. Answer.
+-- 4. Reply.
 
 local _, counts = read_counters(meta)
 local counted = 0

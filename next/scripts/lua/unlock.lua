@@ -1,19 +1,22 @@
--- unlock: free the unique key of a job that is about to start, if it is still this job's.
+-- unlock: Free the unique key of a job that is about to start, if the job still owns the key.
 --
 -- MOVES  nothing
 --
--- KEYS   entries     hash    id -> entry id, while the job is in the stream
--- KEYS   unique      hash    digest -> id of its owner; `id until_ms` for a window
--- KEYS   locks       hash    id -> digest
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key; digest.window_ms -> `id until_ms`
+-- KEYS   locks       hash    id -> digest of the job's unique key
 --
--- ARGV   id          text
--- ARGV   entry       text    the delivery that is about to start; '' = whatever the state of the job is
--- ARGV   digest      text    of the unique key
+-- ARGV   id          text    job id
+-- ARGV   entry       text    entry id of the delivery that is about to start; '' = do not check that the job belongs to
+--                            the caller
+-- ARGV   digest      text    digest of the unique key, as in `unique`
 --
--- RETURNS  freed, free (it was not, or no longer, this job's) or fenced (the entry is no longer this job's)
+-- RETURNS  freed   the job owned the key, which is free now
+--          free    nothing changed: the job did not own the key
+--          fenced  nothing changed: the job no longer belongs to the caller
 -- COST     O(1)
 
--- A delivery that was taken back frees nothing: another worker has the job, and its start frees the key.
+-- If the job was taken from the caller, the key stays. The next worker of the job frees the key when it starts the job.
 if entry ~= '' and redis.call('HGET', entries, id) ~= entry then
   return 'fenced'
 end

@@ -1,4 +1,5 @@
--- The due time that `when` names: '+delay_ms' counts from now, 'due_ms' in the past means now. nil when it is no time.
+-- Converts `when` to a due time in epoch ms. '+delay_ms' counts from now, and a due_ms in the past means now. Returns
+-- nil if `when` is not valid.
 local function due_time(when, now)
   local due = tonumber(when)
   if due and string.sub(when, 1, 1) == '+' then

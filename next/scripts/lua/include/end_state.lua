@@ -1,4 +1,4 @@
--- The state of a job that has ended: failed or completed; nil for any other.
+-- Returns the state of a failed or completed job, or nil for any other job.
 local function end_state(failed, completed, id)
   if redis.call('ZSCORE', failed, id) then
     return 'failed'

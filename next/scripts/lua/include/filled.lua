@@ -1,4 +1,4 @@
--- Those of the hashes that hold any row. Rows beside a job are rare, so they are looked for only there.
+-- Returns the hashes that are not empty. Few jobs have rows in these hashes, so the caller can skip most of them.
 local function filled(hashes)
   local found = {}
   for _, key in ipairs(hashes) do

@@ -1,4 +1,5 @@
--- The group `delayq` of a stream: a table with `pending` and `last-delivered-id`. nil without the stream or the group.
+-- Returns the XINFO fields of the group `delayq`, such as `pending` and `last-delivered-id`, or nil if the stream or
+-- the group is missing.
 local function find_group(stream)
   if redis.call('EXISTS', stream) == 0 then
     return nil

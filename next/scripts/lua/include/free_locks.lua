@@ -1,4 +1,4 @@
--- Frees the unique keys that are still these jobs' own.
+-- Frees the unique keys of these jobs, except keys that another job owns by now.
 local function free_locks(unique, locks, ids)
   if redis.call('HLEN', locks) == 0 then
     return

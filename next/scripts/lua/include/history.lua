@@ -1,6 +1,7 @@
--- The record of an earlier failure as the history of a later one may hold it: a list of its JSON objects, without the
--- brackets. Each failure holds the one before it. At most nine are kept: the first nine stay, and the failures between
--- them and the newest go. '' when there is none, or when it is no object.
+-- Returns the content of the `history` array for a new failure: the JSON of the failure before it, without the
+-- brackets. Returns '' without an earlier failure, or if it is not a JSON object. Failures are nested: each has the one
+-- before it in its own history. If nine failures are nested in `earlier`, it is left out itself, so that the first nine
+-- stay.
 local function history(earlier)
   if not (earlier and string.match(earlier, '^{.*}$')) then
     return ''

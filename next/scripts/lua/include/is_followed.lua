@@ -1,5 +1,6 @@
--- Whether something follows the end of a job: it has a chain or a batch. The text is searched and not decoded; a
--- payload that holds these words by chance costs the relay one look.
+-- Returns true if the job may be in a chain or a batch, so that a follow-up job may be due when it ends. The envelope
+-- is searched as text. If its data contains these words by chance, the relay decodes the envelope and finds nothing to
+-- do.
 local function is_followed(envelope)
   return string.find(envelope, '"chain":', 1, true) or string.find(envelope, '"batch":', 1, true)
 end

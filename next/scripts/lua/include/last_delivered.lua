@@ -1,8 +1,9 @@
 -- include: padded
 -- include: find_group
 
--- The id up to which entries count as delivered. nil = all of them: the group is lost, or was set back below
--- `delivered`, the highest id that it ever gave out, so a worker may hold any entry.
+-- Returns the id up to which entries count as delivered. Returns nil if every entry counts as delivered, because a
+-- worker may be running any of them: the group is missing, or its last-delivered id was moved below `delivered`, the
+-- highest id that it ever delivered.
 local function last_delivered(stream, delivered)
   local group = find_group(stream)
   local last = group and group['last-delivered-id']

@@ -1,5 +1,5 @@
--- A server at its memory limit refuses a script at its first write, if that may grow. Deleting nothing is always
--- allowed, and opens the rest of the script: what drains or repairs a queue starts with it.
+-- Makes a full server accept the rest of the script. A full server refuses commands that need memory only until the
+-- script has called its first write command. It always accepts HDEL, which here deletes nothing.
 local function may_write(hash)
   redis.call('HDEL', hash, '')
 end

@@ -1,4 +1,5 @@
--- An entry id in a form that compares as text: Lua's numbers are too short for both of its halves.
+-- Pads an entry id with zeros, so that ids can be compared as text. Lua's numbers cannot hold both 64-bit halves
+-- exactly.
 local function padded(entry_id)
   return (string.gsub(entry_id, '%d+', function(digits)
     return string.rep('0', 20 - #digits) .. digits

@@ -1,4 +1,4 @@
--- The names of the counters of `meta`, without `_total`, and their values.
+-- Returns the names of all counters of `meta`, without `_total`, and a list of their values.
 local function read_counters(meta)
   local names = { 'scheduled', 'promoted', 'acked', 'released', 'failed', 'cancelled', 'reclaimed', 'handed_back' }
   local fields = {}

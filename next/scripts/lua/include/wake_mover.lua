@@ -1,5 +1,5 @@
--- Movers sleep until the first job of the set is due. A job before it wakes them. A hint that cannot be sent, because
--- the user may not publish, is no error: they look now and then.
+-- Wakes the movers. They sleep until the first job of the set is due, so a job with an earlier due time must wake them.
+-- An error of PUBLISH, such as a missing permission, is ignored, because movers also poll.
 local function wake_mover(wake, queue, due)
   redis.pcall('PUBLISH', wake, queue .. ' ' .. string.format('%.0f', due))
 end

@@ -1,4 +1,4 @@
--- Wakes a mover, which calls a relay. A wake-up that cannot be sent is no error: relays look now and then.
+-- Wakes a mover, which calls the relay. An error of PUBLISH is ignored, because relays also poll.
 local function wake_relay(wake, queue, at)
   redis.pcall('PUBLISH', wake, queue .. ' ' .. at)
 end
