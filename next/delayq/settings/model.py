@@ -84,7 +84,7 @@ class Settings(BaseSettings):
         default=DEFAULTS.lease_ms,
         ge=100,
         description="How long a worker may be silent before its jobs are given to other workers. "
-        "Applies only when a queue is created; `delayq queue set` changes it later.",
+        "Applies only when a queue is created. To change it later, use `delayq queue set`.",
     )
     max_recoveries: Annotated[int, Unit("times")] = Field(
         default=DEFAULTS.max_recoveries,
@@ -116,8 +116,8 @@ class Settings(BaseSettings):
     )
     embedded: Literal["auto", "never"] = Field(
         default="auto",
-        description="`auto` starts the embedded server if no url is set. `never` makes a missing url an error; use it "
-        "in production.",
+        description="With `auto`, delayq starts the embedded server if no url is set. With `never`, a missing url is "
+        "an error. Use `never` in production.",
     )
     data_dir: File = Field(
         default="",
