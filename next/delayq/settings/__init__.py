@@ -1,1 +1,1 @@
-"""Settings: what holds when a call says nothing."""
+"""Read the settings from options, environment variables and the settings file."""

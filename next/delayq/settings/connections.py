@@ -1,4 +1,4 @@
-"""Connections by name, and where jobs go that do not say so themselves: [connections.NAME] and [routes]."""
+"""The tables of the settings file: named connections, [connections.NAME], and default routes of jobs, [routes]."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from delayq.settings.types import Prefix, QueueName, Url
 
 
 class ConnectionSettings(BaseModel):
-    """One table [connections.NAME]. What it leaves out is that of the application."""
+    """One table [connections.NAME]. An omitted url, prefix or queue is taken from the other settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -21,9 +21,9 @@ class ConnectionSettings(BaseModel):
 
 
 class Route(BaseModel):
-    """Where the jobs of a name go: a queue, a connection, or both. None leaves it to what comes after.
+    """The queue and connection for jobs whose name matches a pattern. None means that the route does not choose.
 
-    In a settings file, a text is a queue: "order.*" = "orders".
+    In a settings file, a plain string is the name of a queue, as in "order.*" = "orders".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,9 +38,9 @@ class Route(BaseModel):
 
 
 Routes = Mapping[str, Route]
-"""Patterns of job names, such as 'order.*', and their routes. The first match in order counts."""
+"""Routes by a pattern of job names, such as 'order.*'. The first matching pattern is used."""
 
 
 def route_of(routes: Routes, job_name: str) -> Route:
-    """Return the route of a job; an empty one when no pattern matches."""
+    """Return the route of a job, or an empty route if no pattern matches."""
     return next((route for pattern, route in routes.items() if fnmatchcase(job_name, pattern)), Route())

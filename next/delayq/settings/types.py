@@ -1,4 +1,4 @@
-"""The types of settings: how a value is read, how it is written for people, and what it counts."""
+"""Types of settings: they parse values, format them for people, and carry the unit for the documentation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from delayq.core.times import duration_ms, format_duration
 
 @dataclass(frozen=True)
 class Unit:
-    """The kind of a setting, or the unit that it counts, for documentation."""
+    """The kind or unit of a setting's value. The documentation shows it."""
 
     name: str
 
@@ -26,12 +26,12 @@ PATH: Final = Unit("path")
 
 
 def unit_of(metadata: Iterable[object]) -> Unit | None:
-    """Return the unit among the metadata of a field."""
+    """Return the unit in the metadata of a field, or None."""
     return next((one for one in metadata if isinstance(one, Unit)), None)
 
 
 def written(value: Any, unit: Unit | None) -> Any:
-    """Return a value as people write it: a duration as 30s, a url without its secrets."""
+    """Format a value for people. A duration becomes text such as 30s, and secrets in a url are masked."""
     if isinstance(value, SecretStr):
         return mask_url(value.get_secret_value())
     return format_duration(value) if unit == DURATION else value
@@ -57,14 +57,14 @@ DurationMs = Annotated[
     BeforeValidator(_milliseconds),
     DURATION,
 ]
-"""Written as 30s or 1h30m, held as milliseconds."""
+"""A duration in milliseconds, parsed from text such as 30s or 1h30m."""
 
 Url = Annotated[SecretStr | None, Unit("url")]
-"""DeliveryRef as a secret, because it may hold a password."""
+"""A secret, because a url may contain a password."""
 
 Prefix = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9._:-]+$"), Unit("text")]
 QueueName = Annotated[str, AfterValidator(check_queue), Unit("queue")]
 BackoffText = Annotated[str, AfterValidator(_checked_backoff), Unit("durations")]
 DurabilityText = Annotated[str, AfterValidator(_checked_durability), Unit("`memory`, `fsync`, `replicas:N`")]
 File = Annotated[str, PATH]
-"""A path. In a settings file, a relative one starts at the directory of the file."""
+"""A path. In a settings file, a relative path starts at the directory of the file."""

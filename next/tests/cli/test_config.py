@@ -123,10 +123,10 @@ def test_a_worker_serves_the_connection_that_is_named(shop: Path, server: redis.
 @pytest.mark.parametrize(
     ("words", "text", "told"),
     [
-        (("stats",), 'laese = "30s"', "There is no setting 'laese' in FILE. Did you mean lease?"),
-        (("stats",), "lease =", "The settings file FILE is no valid TOML: Invalid value (at end of document)."),
+        (("stats",), 'laese = "30s"', "Unknown setting 'laese' in FILE. Did you mean lease?"),
+        (("stats",), "lease =", "The settings file FILE is not valid TOML: Invalid value (at end of document)."),
         (("--config", "nope.toml", "stats"), "", "The settings file HERE/nope.toml does not exist."),
-        (("--connection", "nope", "stats"), "", "There is no connection 'nope'. Known are: none."),
+        (("--connection", "nope", "stats"), "", "Unknown connection 'nope'. Known connections: none."),
         (("--prefix", "{}", "config", "show"), "", "--prefix cannot be used: '{}': String should match pattern"),
         (("-v", "-q", "stats"), "", "-v and -q are both given. Drop one."),
     ],

@@ -40,6 +40,7 @@ def test_a_connection_without_a_table_is_refused(shop: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         DelayQ(settings=load_settings(connection="nope").chosen())
     assert (str(refused.value), refused.value.exit_code) == (
-        "There is no connection 'nope'. Known are: reports. A table [connections.nope] in delayq.toml makes it.",
+        "Unknown connection 'nope'. Known connections: reports. "
+        "To add it, write a table [connections.nope] in delayq.toml.",
         2,
     )

@@ -105,15 +105,15 @@ def test_a_refusal_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str,
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    assert str(refusal(ulr=SECRET)) == "There is no setting ulr. Did you mean url?"
+    assert str(refusal(ulr=SECRET)) == "Unknown setting ulr. Did you mean url?"
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("DELAYQ_ULR", "There is no setting DELAYQ_ULR. Did you mean DELAYQ_URL?"),
-        ("delayq_max_payloads", "There is no setting delayq_max_payloads. Did you mean DELAYQ_MAX_PAYLOAD?"),
-        ("DELAYQ_ZZZ", "There is no setting DELAYQ_ZZZ. Unset it."),
+        ("DELAYQ_ULR", "Unknown setting DELAYQ_ULR. Did you mean DELAYQ_URL?"),
+        ("delayq_max_payloads", "Unknown setting delayq_max_payloads. Did you mean DELAYQ_MAX_PAYLOAD?"),
+        ("DELAYQ_ZZZ", "Unknown setting DELAYQ_ZZZ. Unset it."),
     ],
 )
 def test_an_unknown_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
@@ -139,7 +139,9 @@ def test_variables_of_tests_and_of_kubernetes_are_not_settings(monkeypatch: pyte
 
 
 def test_without_a_url_the_next_step_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"No Redis is named\. Set DELAYQ_URL, such as redis://localhost:6379/0\."):
+    with pytest.raises(
+        ConfigError, match=r"No Redis address is set\. Set DELAYQ_URL, such as redis://localhost:6379/0\."
+    ):
         load_settings().must_have_url()
 
 

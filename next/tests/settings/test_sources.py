@@ -86,7 +86,7 @@ def test_a_file_of_another_user_is_refused_above_the_working_directory(
     owner = path.stat().st_uid
     assert str(refusal()) == (
         f"The settings file {path} belongs to another user (uid {owner}). "
-        "If it is meant, name it with --config or DELAYQ_CONFIG."
+        "To use it, name it with --config or DELAYQ_CONFIG."
     )
     assert load_settings(config=str(path)).redis_server == "/tmp/evil"
 
@@ -134,19 +134,22 @@ def test_what_is_given_goes_before_the_table_of_the_connection(folder: Path) -> 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('laese = "30s"', "There is no setting 'laese' in FILE. Did you mean lease?"),
-        ("zzz = 1", "There is no setting 'zzz' in FILE. Remove it."),
-        ('config = "x"', "There is no setting 'config' in FILE."),
-        ("[conections.a]", "There is no setting 'conections' in FILE. Did you mean connections?"),
+        ('laese = "30s"', "Unknown setting 'laese' in FILE. Did you mean lease?"),
+        ("zzz = 1", "Unknown setting 'zzz' in FILE. Remove it."),
+        ('config = "x"', "Unknown setting 'config' in FILE."),
+        ("[conections.a]", "Unknown setting 'conections' in FILE. Did you mean connections?"),
         (
             '[connections.a]\nulr = "redis://:s3cret@h"',
-            "There is no setting 'ulr' in [connections.a] of FILE. Did you mean url?",
+            "Unknown setting 'ulr' in [connections.a] of FILE. Did you mean url?",
         ),
         (
             '[routes]\n"order.*" = {que = "orders"}',
-            "There is no setting 'que' in [routes.order.*] of FILE. Did you mean queue?",
+            "Unknown setting 'que' in [routes.order.*] of FILE. Did you mean queue?",
         ),
-        ("lease = 30", "The setting lease in FILE cannot be used: 30 is no duration. Write it with its unit, such as"),
+        (
+            "lease = 30",
+            "The setting lease in FILE cannot be used: 30 is not a duration. Write it with its unit, such as",
+        ),
         ('lease = "soon"', "The setting lease in FILE cannot be used: value 'soon' is no duration. Write 500ms,"),
         ('tries = "many"', "The setting tries in FILE cannot be used: 'many': Input should be a valid integer"),
         ("routes = 3", "The setting routes in FILE cannot be used: 3: Input should be a valid dictionary."),
@@ -162,9 +165,9 @@ def test_what_is_given_goes_before_the_table_of_the_connection(folder: Path) -> 
         ('[connections.a]\nprefix = "{}"', "The setting connections.a.prefix in FILE cannot be used: String should"),
         (
             'url = "redis://:s3cret@h"\nqueue =\napp = "x"',
-            "The settings file FILE is no valid TOML: Invalid value (at line 2,",
+            "The settings file FILE is not valid TOML: Invalid value (at line 2,",
         ),
-        ('url = "redis://:s3cret@h', "The settings file FILE is no valid TOML: "),
+        ('url = "redis://:s3cret@h', "The settings file FILE is not valid TOML: "),
     ],
 )
 def test_a_refusal_names_the_file_and_the_name(folder: Path, text: str, told: str) -> None:
@@ -177,7 +180,7 @@ def test_a_refusal_names_the_file_and_the_name(folder: Path, text: str, told: st
 def test_a_file_that_is_no_text_or_cannot_be_read(folder: Path) -> None:
     path = folder / FILE_NAME
     path.write_bytes(b'queue = "\xff"')
-    assert str(refusal()) == f"The settings file {path} is no valid TOML: it is not UTF-8."
+    assert str(refusal()) == f"The settings file {path} is not valid TOML: it is not UTF-8."
     if os.geteuid() != 0:
         path.chmod(0)
         assert str(refusal()) == f"The settings file {path} cannot be read: Permission denied."
@@ -185,7 +188,7 @@ def test_a_file_that_is_no_text_or_cannot_be_read(folder: Path) -> None:
 
 def test_tables_are_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_ROUTES", "{}")
-    assert str(refusal()) == "There is no setting DELAYQ_ROUTES. Write [routes] in delayq.toml."
+    assert str(refusal()) == "Unknown setting DELAYQ_ROUTES. Write [routes] in delayq.toml."
 
 
 def test_secrets_of_a_file_are_never_shown(folder: Path) -> None:
