@@ -112,7 +112,7 @@ def test_a_route_may_name_a_connection(sent: DelayQ, manager: Manager) -> None:
     assert ref.queue == "elsewhere"
     assert sent.get(ref.id, queue="elsewhere") is None
     assert manager.connection("reports").client.get(ref.id, queue="elsewhere") is not None
-    with pytest.raises(ConfigError, match="no connection 'nowhere'"):
+    with pytest.raises(ConfigError, match="Unknown connection 'nowhere'"):
         Routed().dispatch(connection="nowhere")
 
 
