@@ -6,6 +6,7 @@ from typing import Any
 
 from delayq.cli.output import print_json, print_text
 from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
+from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def unsure_change(
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
         if as_json:
-            print_json({**({"id": known_id} if known_id else {}), "queue": queue, "outcome": "unknown"})
+            print_json(OutcomeShape(known_id, queue, "unknown") if known_id else QueueOutcomeShape(queue, "unknown"))
         else:
             print_text(f"{known_id or queue}  unknown")
         _set_hint(error, f"Look before you repeat it: {check.format(id=known_id, queue=queue)}")

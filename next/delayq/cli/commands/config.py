@@ -10,6 +10,7 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import Json
 from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
+from delayq.core.json_shapes.setup import SettingOriginShape, SettingShape
 from delayq.settings.model import origins_of
 from delayq.settings.sources import find_file
 from delayq.settings.types import unit_of, written
@@ -35,8 +36,11 @@ def show(
     if json:
         for name, value in rows.items():
             origin = origins[_setting_of(name, settings.connection)]
-            about = {"source": origin.source, "place": origin.place or None} if with_origin else {}
-            print_json({"name": name, "value": None if value == "" else value, **about})
+            said = None if value == "" else value
+            if with_origin:
+                print_json(SettingOriginShape(name, said, origin.source, origin.place or None))
+            else:
+                print_json(SettingShape(name, said))
         return
     texts = {name: "" if value is None else str(value) for name, value in rows.items()}
     name_width, value_width = max(map(len, texts)), max(map(len, texts.values()))

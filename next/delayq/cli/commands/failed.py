@@ -12,9 +12,9 @@ from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Un
 from delayq.cli.output import print_json, print_note, print_table
 from delayq.cli.selection import Refusals, Selection
 from delayq.cli.session import session_of
-from delayq.core import json_shapes
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import Grouping
+from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape
 from delayq.core.times import format_instant
 from delayq.core.views import JobInfo
 
@@ -48,7 +48,7 @@ def list_failed(
         is_more = next(found, None) is not None
     if json:
         for job in jobs:
-            print_json(json_shapes.of_failed_job(job))
+            print_json(FailedJobShape.of(job))
     else:
         rows = [(job.id, job.name, job.queue, format_instant(job.failed_ms or 0), _errors(job)) for job in jobs]
         print_table(("ID", "NAME", "QUEUE", "FAILED", "ERROR"), rows)
@@ -83,7 +83,7 @@ def groups(
     groups = grouping.groups()
     if json:
         for group in groups:
-            print_json(json_shapes.of_failed_group(group))
+            print_json(FailedGroupShape.of(group))
     else:
         rows = [
             (one.signature, one.count, one.name, format_instant(one.last_ms), _cut(f"{one.type}: {one.message}"))

@@ -19,7 +19,9 @@ from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
 from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
 from delayq.core.failed import spacing
+from delayq.core.json_shapes.answers import DroppedShape, OutcomeShape
 from delayq.core.names import check_id
+from delayq.core.states import Answer
 from delayq.core.times import duration_ms
 from delayq.core.views import JobInfo
 
@@ -175,7 +177,7 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
             deed.outcome = f"{done.total()} dropped"
     for queue, dropped in done.items():
         if as_json:
-            print_json({"queue": queue, "dropped": dropped})
+            print_json(DroppedShape(queue, dropped))
         elif dropped:
             print_text(f"{queue}  {several(dropped, 'job')} dropped")
     _note_total(done, "dropped")
@@ -222,9 +224,9 @@ def _print_retried(ref: JobRef, *, as_json: bool) -> None:
     _print_outcome(ref.id, ref.queue, ref.outcome, as_json=as_json)
 
 
-def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> None:
+def _print_outcome(job_id: str, queue: str, outcome: Answer, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": job_id, "queue": queue, "outcome": outcome})
+        print_json(OutcomeShape(job_id, queue, outcome))
     else:
         print_text(f"{job_id}  {outcome} in queue {queue}")
 

@@ -16,6 +16,7 @@ from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
 from delayq.core.errors import Conflict, DelayqError, PayloadLost
+from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.signals import JobSignal
 from delayq.core.states import Answer
@@ -50,7 +51,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     if not isinstance(ran.outcome, Done):
         raise _end_of(ran)
     if as_json:
-        print_json({"id": job.id, "queue": job.queue, "outcome": "done"})
+        print_json(OutcomeShape(job.id, job.queue, "done"))
     else:
         print_text(f"{job.id}  done in queue {job.queue}")
 

@@ -15,9 +15,9 @@ from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
 from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ, JobRef
-from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import when_of
+from delayq.core.json_shapes.answers import MovedJobShape, OutcomeShape, ScheduledJobShape
 from delayq.core.names import check_queue
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
@@ -213,19 +213,24 @@ def _sending(
 
 def _print_reference(ref: JobRef, *, as_json: bool) -> None:
     if as_json:
-        shape = json_shapes.of_reference(
-            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
-        )
-        print_json(shape)
+        print_json(_shape_of(ref))
     else:
         due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
         outcome = "" if ref.outcome == ref.state else f"{ref.outcome}: "
         print_text(f"{ref.id}  {outcome}{ref.state} in queue {ref.queue}{due}")
 
 
+def _shape_of(ref: JobRef) -> ScheduledJobShape | MovedJobShape:
+    if not ref.name:
+        return MovedJobShape.of(id=ref.id, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome)
+    return ScheduledJobShape.of(
+        id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
+    )
+
+
 def _print_outcome(id: str, queue: str, answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": id, "queue": queue, "outcome": answer})
+        print_json(OutcomeShape(id, queue, answer))
     else:
         print_text(f"{id}  {answer}")
 

@@ -13,6 +13,7 @@ from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
 from delayq.client import DelayQ
 from delayq.core.errors import ConfigError, JobRunning
+from delayq.core.json_shapes.setup import ServerStoppedShape
 from delayq.core.queue_order import parse_queues
 from delayq.settings.model import Settings
 
@@ -48,7 +49,7 @@ def down(
         _refuse_running_jobs(session.settings.model_copy(update={"url": SecretStr(server.url)}))
     stopped = server.stop()
     if json:
-        print_json({"stopped": stopped, "data_dir": str(server.data_dir)})
+        print_json(ServerStoppedShape(stopped, str(server.data_dir)))
     elif stopped:
         print_text(f"stopped the embedded server, data in {server.data_dir}")
     else:

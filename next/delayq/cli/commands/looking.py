@@ -12,9 +12,11 @@ from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
-from delayq.core import json_shapes
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
+from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, WhyShape
+from delayq.core.json_shapes.members import members_of
+from delayq.core.json_shapes.queues import UpcomingShape
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import JobInfo, JobState
 from delayq.diagnostics.explain_job import Facts, explain_job
@@ -62,7 +64,7 @@ def list_jobs(
         is_more = next(wanted, None) is not None
     if json:
         for job in jobs:
-            print_json(json_shapes.of_job(job))
+            print_json(JobShape.of(job))
     else:
         _print_jobs(jobs)
     if is_more:
@@ -88,7 +90,7 @@ def upcoming(
             check_queue_known(client, queue)
         found = client.upcoming(queue, span=span, spans=spans)
     if json:
-        print_json(json_shapes.of_upcoming(found))
+        print_json(UpcomingShape.of(found))
         return
     starts = (found.now_ms + n * found.span_ms for n in range(len(found.counts)))
     spans_from = [(format_instant(start), count) for start, count in zip(starts, found.counts, strict=True)]
@@ -108,7 +110,7 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
         facts = Facts(job, stats, client.control(), client.workers(), session.settings.high_water)
     reasons = explain_job(facts)
     if json:
-        print_json({"id": job.id, "name": job.name, "queue": job.queue, "state": job.state, "reasons": reasons})
+        print_json(WhyShape.of(job, [ReasonShape(reason.code, reason.what, reason.next) for reason in reasons]))
         return
     print_text(f"{job.id}  {job.state} in queue {job.queue}")
     for reason in reasons:
@@ -130,11 +132,11 @@ def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) ->
 
 def print_job(job: JobInfo, *, as_json: bool) -> None:
     """Print everything that is known about a job."""
-    shape = json_shapes.of_job_in_full(job)
+    shape = FullJobShape.of(job)
     if as_json:
         print_json(shape)
         return
-    for label, text in _rows_of(shape):
+    for label, text in _rows_of(members_of(shape)):
         print_text(f"{label:<13} {text}")
     if job.failure is not None:
         _print_failure(job.failure)
@@ -179,7 +181,7 @@ def _is_wanted(job: JobInfo, name: str | None, tag: str | None, *, is_retry: boo
 def _print_jobs(jobs: Iterable[JobInfo]) -> None:
     rows = []
     for job in jobs:
-        shape = json_shapes.of_job(job)
-        when = shape["due"] or shape["failed"] or shape["forget"] or ""
+        shape = JobShape.of(job)
+        when = shape.due or shape.failed or shape.forget or ""
         rows.append((job.id, job.name, when, job.attempts if job.attempts is not None else "?"))
     print_table(("ID", "NAME", "TIME", "ATTEMPTS"), rows)

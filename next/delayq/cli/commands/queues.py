@@ -15,9 +15,11 @@ from delayq.cli.output import Progress, confirm, print_json, print_note, print_t
 from delayq.cli.session import check_queue_known, session_of
 from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ
-from delayq.core import json_shapes
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
+from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutcomeShape
+from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
+from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
 from delayq.core.views import DayCounts, QueueStats, QueueView
 
@@ -57,7 +59,7 @@ def stats(
         history = {name: client.history(name, days=days) for name in readable} if days else {}
         control = client.control() if queue is None else None
     if json:
-        print_json({"queues": [_shape(one, history) for one in found]})
+        print_json(StatsShape.of(found, history))
     else:
         _print_counts(found)
         if days:
@@ -107,20 +109,21 @@ def pause(
         if queue is not None:
             check_queue_known(client, queue)
         with session.audited("pause", "all workers" if all else name, reason=reason):
+            shape: PauseShape | ControlShape
             if all:
                 control = client.pause_all(duration=duration, reason=reason)
-                until_ms, shape = control.paused_until_ms, json_shapes.of_control(control)
+                until_ms, shape = control.paused_until_ms, ControlShape.of(control)
             else:
                 until_ms = client.pause(name, duration=duration)
-                shape = json_shapes.of_pause(name, until_ms)
+                shape = PauseShape.of(name, until_ms)
         running = [] if patience is None else _wait_until_idle(client, None if all else name, patience)
     if json:
-        print_json(shape if patience is None else {**shape, "running": running})
+        print_json(shape if patience is None else shape.with_running(running))
     else:
         until = f" until {format_instant(until_ms)}" if until_ms else ""
         print_text(f"{'all workers' if all else name}  paused{until}")
         for job in running:
-            print_text(f"{job['id']}  runs in queue {job['queue']}")
+            print_text(f"{job.id}  runs in queue {job.queue}")
     if running:
         end = f"delayq resume {'--all' if all else name}"
         print_note(f"Jobs still run after {wait}. The pause stays; `{end}` ends it.")
@@ -136,16 +139,17 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     session = session_of(context)
     name = session.queue_or_default(queue)
     still: list[str] = []
+    shape: PauseShape | ControlShape
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         with session.audited("resume", "all workers" if all else name):
             if all:
-                shape = json_shapes.of_control(client.resume_all())
+                shape = ControlShape.of(client.resume_all())
                 still = [one.queue for one in client.stats() if one.paused]
             else:
                 client.resume(name)
-                shape = json_shapes.of_pause(name, None)
+                shape = PauseShape.of(name, None)
     if json:
         print_json(shape)
     else:
@@ -169,7 +173,7 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
             dropped = client.clear(name, progress=Progress("dropped").tell)
             deed.outcome = f"{dropped} dropped"
     if json:
-        print_json({"queue": name, "dropped": dropped})
+        print_json(DroppedShape(name, dropped))
     else:
         print_text(f"{name}  {several(dropped, 'job')} dropped")
 
@@ -219,7 +223,7 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
         with session.audited("queue remove", queue):
             client.queue_remove(queue)
     if json:
-        print_json({"queue": queue, "outcome": "removed"})
+        print_json(QueueOutcomeShape(queue, "removed"))
     else:
         print_text(f"{queue}  removed")
 
@@ -229,7 +233,7 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
         raise InvalidInput(f"The queue {queue!r} and --all are both given.", hint="Leave out one of them.")
 
 
-def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[dict[str, str]]:
+def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
     """Wait until no job of a queue, or of all, is with a worker. Returns those that still are after `patience` s.
 
     Two looks in a row must find none: a read that was under way when the pause began may bring one more.
@@ -244,16 +248,9 @@ def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list
             return []
         if busy and time.monotonic() >= ends_at:
             jobs = [job for name in busy for job in islice(client.iter_jobs("reserved", queue=name), MAX_TOLD)]
-            return [{"id": job.id, "queue": job.queue} for job in jobs[:MAX_TOLD]]
+            return [JobIdShape(job.id, job.queue) for job in jobs[:MAX_TOLD]]
         progress.tell(sum(busy.values()))
         time.sleep(LOOK_EVERY)
-
-
-def _shape(one: QueueStats, history: Mapping[str, Sequence[DayCounts]]) -> dict[str, object]:
-    shape = json_shapes.of_stats(one)
-    if one.queue in history:
-        shape["days"] = [{"day": day.day, **day.counters} for day in history[one.queue]]
-    return shape
 
 
 def _print_counts(found: Sequence[QueueStats]) -> None:
@@ -286,7 +283,7 @@ def _print_days(history: Mapping[str, Sequence[DayCounts]]) -> None:
 
 def _print_view(view: QueueView, *, as_json: bool) -> None:
     if as_json:
-        print_json(json_shapes.of_queue_view(view))
+        print_json(QueueShape.of(view))
         return
     pause = "" if view.paused_until_ms is None else ", paused"
     until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""

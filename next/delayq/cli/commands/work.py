@@ -14,6 +14,7 @@ from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.session import CliSession, embedded_of, session_of
 from delayq.core.display import mask_url, several
 from delayq.core.errors import InvalidInput
+from delayq.core.json_shapes.workers import MoveShape
 from delayq.core.names import check_host
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
@@ -168,7 +169,7 @@ def move(
     if once:
         moved = move_once(settings, allows_eviction=allow_eviction)
         if json:
-            print_json({"moved": moved})
+            print_json(MoveShape(moved))
         else:
             print_text(f"{several(moved, 'job')} moved")
         return

@@ -6,7 +6,7 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, Reason
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
-from delayq.core import json_shapes
+from delayq.core.json_shapes.workers import ControlShape, WorkerShape
 from delayq.core.times import format_instant
 from delayq.core.views import Control, WorkerInfo
 
@@ -24,7 +24,7 @@ def workers(context: typer.Context, json: Json = False) -> None:
         control = client.control()
     if json:
         for worker in found:
-            print_json(json_shapes.of_worker(worker))
+            print_json(WorkerShape.of(worker))
         return
     print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
     if not found and not session.quiet:
@@ -41,7 +41,7 @@ def restart(context: typer.Context, json: Json = False) -> None:
     with session.client() as client, session.audited("restart", "all workers"):
         control = client.restart_workers()
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         print_text("all workers  asked to restart")
 
@@ -56,7 +56,7 @@ def start_maintenance(context: typer.Context, duration: For = None, reason: Reas
     with session.client() as client, session.audited("maintenance on", "all workers", reason=reason):
         control = client.start_maintenance(duration=duration, reason=reason)
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         until_ms = control.maintenance_until_ms
         print_text(f"maintenance  on{f' until {format_instant(until_ms)}' if until_ms else ''}")
@@ -72,7 +72,7 @@ def end_maintenance(context: typer.Context, json: Json = False) -> None:
     with session.client() as client, session.audited("maintenance off", "all workers"):
         control = client.end_maintenance()
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         print_text("maintenance  off")
 
