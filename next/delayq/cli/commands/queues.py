@@ -1,4 +1,4 @@
-"""Commands on queues: stats, pause, resume, clear, and the group `queue`."""
+"""Commands for queues: stats, pause, resume, clear, and the group `queue`."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from delayq.core.views import DayCounts, QueueStats, QueueView
 LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
 MAX_TOLD: Final = 20
-"""Running jobs that are named after a wait that was too short."""
+"""Maximum number of running jobs to list when `--wait` was too short."""
 
-All = Annotated[bool, typer.Option("--all", help="All workers, whatever they serve.")]
+All = Annotated[bool, typer.Option("--all", help="All workers, for all queues.")]
 
-queue = typer.Typer(help="Settings of one queue: set, show, remove.", no_args_is_help=True, **PLAIN)
+queue = typer.Typer(help="Settings of a queue: set, show, remove.", no_args_is_help=True, **PLAIN)
 
 
 def stats(
@@ -38,15 +38,18 @@ def stats(
     queue: OfQueue = None,
     busy_above: Annotated[
         int | None,
-        typer.Option("--busy-above", min=0, help="Exit code 1 when a queue has more than N ready jobs.", metavar="N"),
+        typer.Option(
+            "--busy-above", min=0, help="Exit with code 1 if a queue has more than N ready jobs.", metavar="N"
+        ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option("--days", min=1, max=90, help="Also what happened on each of the last N days.", metavar="N"),
+        typer.Option("--days", min=1, max=90, help="Also count the events of each of the last N days.", metavar="N"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Count the jobs of all queues in each state. Exit code 1: a queue could not be read, or is too busy.
+    """Count the jobs of each queue by state. Exit code 1: a queue could not be read, or has too many
+    ready jobs.
 
     delayq stats --queue orders --days 7
     """
@@ -67,7 +70,7 @@ def stats(
     if control is not None:
         note_switches(control)
     if not found and not session.quiet:
-        print_note("No queue is known yet; the first `delayq schedule` makes one.")
+        print_note("No queue is known yet; the first `delayq schedule` creates one.")
     busy = [one.queue for one in found if busy_above is not None and one.ready > busy_above]
     if busy:
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
@@ -85,19 +88,19 @@ def pause(
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Why: for the audit log, and with --all for `workers` and `why`.",
+            help="Reason, for the audit log; with --all, `workers` and `why` show it.",
             show_default=False,
         ),
     ] = "",
     wait: Annotated[
         str | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait until nothing runs, at most this long.", show_default=False
+            "--wait", metavar="DURATION", help="Wait up to this long until no job is running.", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Pause a queue, or all workers. What runs goes on. Exit code 1: jobs still run after --wait.
+    """Pause a queue, or all workers. Running jobs continue. Exit code 1: jobs still run after --wait.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -131,7 +134,7 @@ def pause(
 
 
 def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, json: Json = False) -> None:
-    """End the pause of a queue, or of all workers. With --all, a queue that was paused by its name stays paused.
+    """Resume a queue, or all workers. With --all, a queue that was paused by name stays paused.
 
     delayq resume orders
     """
@@ -155,11 +158,11 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     else:
         print_text(f"{'all workers' if all else name}  resumed")
     if still:
-        print_note(f"Paused by themselves, and still so: {', '.join(still)}.")
+        print_note(f"These queues were paused by name and stay paused: {', '.join(still)}.")
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all jobs of a queue that wait. What runs, and what has failed or finished, is left alone.
+    """Drop all waiting jobs of a queue. Running, failed and finished jobs stay.
 
     delayq clear --queue orders --yes
     """
@@ -184,11 +187,13 @@ def set_queue(
     queue: QueueName,
     lease: Annotated[
         str,
-        typer.Option("--lease", metavar="DURATION", help="How long a silent worker keeps a job.", show_default=False),
+        typer.Option(
+            "--lease", metavar="DURATION", help="How long a silent worker keeps its jobs.", show_default=False
+        ),
     ],
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue: how long a job stays with a worker that gives no sign of life.
+    """Set the lease of a queue: how long a silent worker keeps its jobs.
 
     delayq queue set orders --lease 2m
     """
@@ -203,7 +208,7 @@ def set_queue(
 
 @queue.command("show")
 def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Show the settings of a queue, and what it holds.
+    """Show the settings of a queue, and the number of its jobs.
 
     delayq queue show orders
     """
@@ -213,7 +218,7 @@ def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> 
 
 @queue.command("remove")
 def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Forget a queue that holds no job. Exit code 4: it holds some.
+    """Remove an empty queue. Exit code 4: the queue has jobs.
 
     delayq queue remove orders
     """
@@ -234,9 +239,9 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
 
 
 def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
-    """Wait until no job of a queue, or of all, is with a worker. Returns those that still are after `patience` s.
+    """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
 
-    Two looks in a row must find none: a read that was under way when the pause began may bring one more.
+    Two reads in a row must find no job, because a fetch that had begun before the pause may deliver another job.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")

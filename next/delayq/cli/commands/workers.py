@@ -1,4 +1,4 @@
-"""Commands on all workers: workers, restart, and the group `maintenance`."""
+"""Commands for all workers: workers, restart, and the group `maintenance`."""
 
 import typer
 
@@ -14,7 +14,7 @@ maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", 
 
 
 def workers(context: typer.Context, json: Json = False) -> None:
-    """List the child processes of all workers. With --json: one line of JSON for each.
+    """List the child processes of all workers. With --json, print one line for each process.
 
     delayq workers
     """
@@ -28,12 +28,12 @@ def workers(context: typer.Context, json: Json = False) -> None:
         return
     print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
     if not found and not session.quiet:
-        print_note("No worker runs; `delayq work --app shop.jobs` starts one.")
+        print_note("No worker is running; `delayq work --app shop.jobs` starts one.")
     note_switches(control)
 
 
 def restart(context: typer.Context, json: Json = False) -> None:
-    """Ask all workers to finish what they run and to end. Their process manager starts them anew.
+    """Ask all workers to finish their running jobs and exit. Their process manager restarts them.
 
     delayq restart
     """
@@ -48,7 +48,7 @@ def restart(context: typer.Context, json: Json = False) -> None:
 
 @maintenance.command("on")
 def start_maintenance(context: typer.Context, duration: For = None, reason: Reason = "", json: Json = False) -> None:
-    """Stop all workers from starting jobs. What runs goes on, and a worker with --force works all the same.
+    """Stop all workers from starting jobs, except for workers with --force. Running jobs continue.
 
     delayq maintenance on --for 30m --reason 'new disks'
     """
@@ -86,7 +86,7 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
 
 
 def note_switches(control: Control) -> None:
-    """Tell what keeps all workers from starting jobs."""
+    """Print the switches that stop all workers from starting jobs."""
     if control.maintenance_until_ms is not None:
         print_note(
             f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `delayq maintenance off` ends it."

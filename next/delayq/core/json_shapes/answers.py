@@ -54,7 +54,8 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
-    `outcome` is `done` after `failed retry --here`, and `unknown` if the reply of Redis was lost.
+    `outcome` is `done` after `failed retry --here`. `unknown` means that the queue has no such job (exit code 3), or
+    that the reply of Redis was lost (exit code 7).
     """
 
     id: str
@@ -64,7 +65,7 @@ class OutcomeShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcomeShape:
-    """Answer of `delayq queue remove`, or of a change of a queue for which the reply of Redis was lost."""
+    """Answer of `delayq queue remove`, and of `delayq queue set` if the reply of Redis was lost."""
 
     queue: str
     outcome: Literal["removed", "unknown"]

@@ -16,7 +16,7 @@ from delayq.core.views import JobInfo
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """One job of `delayq list`. If its envelope cannot be read, `name` is '' and the members from it are null."""
+    """One job of `delayq list`. Without a readable envelope, `name` is '' and the members from it are null or empty."""
 
     id: str
     name: str
@@ -76,7 +76,7 @@ class FailedJobShape(JobShape):
 
 @dataclass(frozen=True, slots=True)
 class FullJobShape(FailedJobShape):
-    """Answer of `delayq show` and `delayq failed show`: everything that is known about a job.
+    """Answer of `delayq show` and `delayq failed show`: all details of a job.
 
     `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job.
     """

@@ -1,4 +1,4 @@
-"""Values of members that several shapes have."""
+"""Members that several shapes have in common."""
 
 from dataclasses import fields
 from typing import Any
@@ -7,7 +7,7 @@ from delayq.core.times import format_instant
 
 
 def members_of(shape: Any) -> dict[str, Any]:
-    """Return the fields of a shape, for a shape that has more of them."""
+    """Return the fields of a shape, to build a shape with more fields."""
     return {field.name: getattr(shape, field.name) for field in fields(shape)}
 
 
@@ -17,5 +17,5 @@ def time_text(ms: int | None) -> str | None:
 
 
 def end_text(ms: int | None) -> str | None:
-    """Return the RFC 3339 text for an end in epoch ms, or None for 0, which means that there is no end."""
+    """Return the RFC 3339 text for an end in epoch ms, or None for 0 (no end)."""
     return format_instant(ms) if ms else None

@@ -107,7 +107,7 @@ class PauseWaitShape(PauseShape):
 
 @dataclass(frozen=True, slots=True)
 class UpcomingShape:
-    """Answer of `delayq upcoming`: `counts[n]` jobs fall due in the n-th span after `now_ms`, the others `later`."""
+    """Answer of `delayq upcoming`: `counts[n]` jobs become due in the n-th span after `now_ms`, the others `later`."""
 
     queue: str
     now_ms: int
@@ -133,7 +133,7 @@ class UpcomingShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueShape:
-    """Answer of `delayq queue show` and `delayq queue set`. `holds` has the number of jobs in each place.
+    """Answer of `delayq queue show` and `delayq queue set`. `holds` counts its jobs and other records.
 
     `paused_until_ms` is null if the queue is not paused, and 0 if the pause has no end.
     """

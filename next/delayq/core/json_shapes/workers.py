@@ -1,4 +1,4 @@
-"""JSON shapes of workers, and of the switches that apply to all of them."""
+"""JSON shapes of workers, and of their pause, maintenance and restart switches."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
