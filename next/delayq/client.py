@@ -7,18 +7,16 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from delayq.backends.protocol import Backend
+from delayq.backends.registry import backend_of
 from delayq.core.errors import JobHasFailed, JobNotFound
 from delayq.core.results import read_result
 from delayq.core.states import Answer, State
 from delayq.core.times import Duration, Instant
 from delayq.core.views import JobInfo
-from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
-from delayq.redis.connection.url import Address
-from delayq.redis.keys import Keys
 from delayq.redis.operations.operations import Operations
-from delayq.redis.session import Session
+from delayq.settings.connections import Routes
 from delayq.settings.model import Settings, load_settings
 
 P = ParamSpec("P")
@@ -141,11 +139,18 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
         queue: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        from delayq.redis.connection.asyncio import AsyncioLeaf
-
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
-        executor = Executor(AsyncioLeaf(_address_of(settings)))
-        super().__init__(Session(executor, Keys(settings.prefix), settings.options()), partial(AsyncJobRef, self))
+        self._open(backend_of(settings), Routes(settings.routes))
+
+    @classmethod
+    def over(cls, backend: Backend, routes: Routes) -> Self:
+        """Make a client of a manager, whose connections share their routes."""
+        client = cls.__new__(cls)
+        client._open(backend, routes)
+        return client
+
+    def _open(self, backend: Backend, routes: Routes) -> None:
+        super().__init__(backend.session(is_async=True, routes=routes), partial(AsyncJobRef, self))
 
     def __repr__(self) -> str:
         """Name the server, without secrets."""
@@ -213,8 +218,17 @@ class DelayQ:
         settings: Settings | None = None,
     ) -> None:
         settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
-        executor = Executor(BlockingLeaf(_address_of(settings)))
-        session = Session(executor, Keys(settings.prefix), settings.options())
+        self._open(backend_of(settings), Routes(settings.routes))
+
+    @classmethod
+    def over(cls, backend: Backend, routes: Routes) -> Self:
+        """Make a client of a manager, whose connections share their routes."""
+        client = cls.__new__(cls)
+        client._open(backend, routes)
+        return client
+
+    def _open(self, backend: Backend, routes: Routes) -> None:
+        session = backend.session(is_async=False, routes=routes)
         self._operations: Operations[JobRef] = Operations(session, partial(JobRef, self))
 
     schedule = blocking(Operations[JobRef].schedule)
@@ -269,14 +283,6 @@ class DelayQ:
 
 
 Blocking = Callable[Concatenate[DelayQ, P], T]
-
-
-def _address_of(settings: Settings) -> Address:
-    if not settings.uses_embedded:
-        return Address(settings.must_have_url())
-    from delayq.redis.embedded.server import embedded_url  # needed for no other server
-
-    return Address(embedded_url(settings))
 
 
 def _result_of(info: JobInfo | None, job_id: str) -> Any:

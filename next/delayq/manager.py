@@ -15,31 +15,34 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final
 
+from delayq.backends.registry import backend_of
 from delayq.client import AsyncDelayQ, DelayQ
 from delayq.core.job_spec import JobSpec
 from delayq.core.names import check_queue
-from delayq.settings.connections import ConnectionSettings, Route, route_of
+from delayq.settings.connections import ConnectionSettings, Route, Routes, destination
 from delayq.settings.model import Settings, load_settings
 
 MakeHeaders = Callable[[JobSpec], Mapping[str, str]]
 
 
 class Connection:
-    """One connection: `client` blocks, `aclient` is awaited. Each is made when it is first asked for."""
+    """One connection: `client` blocks, `aclient` is awaited. Each is made when it is first used."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: Settings, routes: Routes) -> None:
         self.name = name
         self.settings = settings
+        self.backend = backend_of(settings)
+        self._routes = routes
 
     @cached_property
     def client(self) -> DelayQ:
         """The blocking client; threads share it. Raises ConfigError."""
-        return DelayQ(settings=self.settings)
+        return DelayQ.over(self.backend, self._routes)
 
     @cached_property
     def aclient(self) -> AsyncDelayQ:
         """The client for asyncio; event loops share it. Raises ConfigError."""
-        return AsyncDelayQ(settings=self.settings)
+        return AsyncDelayQ.over(self.backend, self._routes)
 
     def close(self) -> None:
         """Close the connections of the blocking client; `await aclient.close()` closes those of the other."""
@@ -52,7 +55,7 @@ class Manager:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = load_settings() if settings is None else settings
-        self._routes = dict(self.settings.routes)
+        self._routes = Routes(self.settings.routes)
         self._connections: dict[str, Connection] = {}
         self._headers: list[MakeHeaders] = []
         self._lock = threading.Lock()
@@ -62,7 +65,7 @@ class Manager:
         name = name or self.settings.connection
         with self._lock:
             if name not in self._connections:
-                self._connections[name] = Connection(name, self.settings.of_connection(name))
+                self._connections[name] = Connection(name, self.settings.of_connection(name), self._routes)
             return self._connections[name]
 
     def define(self, name: str, **table: Any) -> None:
@@ -73,24 +76,30 @@ class Manager:
             self._connections.pop(name, None)
 
     def route(self, pattern: str, *, queue: str | None = None, connection: str | None = None) -> None:
-        """Send the jobs whose name matches ('order.*') to a queue, a connection, or both, unless they say otherwise.
+        """Send the jobs whose names match a pattern ('order.*') to a queue, a connection, or both.
 
-        It goes before the routes that are there. Raises InvalidInput for a queue that breaks the grammar.
+        The route is used for jobs whose call and declaration name none. It comes before existing routes, and clients of
+        this manager follow it too. Raises InvalidInput for a queue that breaks the grammar.
         """
-        route = Route(queue=None if queue is None else check_queue(queue), connection=connection)
-        self._routes = {pattern: route, **{known: one for known, one in self._routes.items() if known != pattern}}
+        self._routes.add(pattern, Route(queue=None if queue is None else check_queue(queue), connection=connection))
 
-    def route_of(self, job_name: str) -> Route:
-        """Return where the jobs of a name go that do not say so themselves."""
-        return route_of(self._routes, job_name)
+    def destination(
+        self, job_name: str, *, queue: str | None = None, connection: str | None = None
+    ) -> tuple[Connection, str]:
+        """Return the connection and the queue to which a job is sent.
 
-    def connection_of(self, job_name: str, declared: str | None) -> Connection:
-        """Return the connection of a job that declares this one, or none. Raises ConfigError."""
-        return self.connection(declared or self.route_of(job_name).connection)
-
-    def queue_of(self, job_name: str, declared: str | None, connection: str | None = None) -> str:
-        """Return the queue of a job that declares this queue and this connection, or none. Raises ConfigError."""
-        return declared or self.route_of(job_name).queue or self.connection_of(job_name, connection).settings.queue
+        `queue` and `connection` are those of the call, or else those that the job declares; None = neither names one.
+        Raises ConfigError for an unknown connection.
+        """
+        to = destination(
+            job_name,
+            self._routes,
+            queue=queue,
+            connection=connection,
+            default_connection=self.settings.connection,
+        )
+        found = self.connection(to.connection)
+        return found, found.settings.queue if to.queue is None else to.queue
 
     def add_headers(self, make: MakeHeaders) -> None:
         """Give every job that is dispatched headers, such as those of a trace.

@@ -44,7 +44,7 @@ def test_the_demo_shows_everything_and_leaves_nothing_behind(project: Path, tmp_
     for told in ("order 42 was not paid", "its job is cancelled", "attempt 3: sent", "order 44 was not paid"):
         assert told in ended.stdout
     assert "order 43 was not paid" not in ended.stdout
-    assert "another process took the job over" in ended.stdout
+    assert "another process took over the job" in ended.stdout
     assert list(tmp_path.glob("delayq-demo-*")) == []
 
 
@@ -62,7 +62,7 @@ def test_listen_runs_the_code_as_it_is_now(project: Path) -> None:
     finally:
         listening.send_signal(signal.SIGTERM)  # SIGINT is ignored in what a shell runs in the background
         told = listening.communicate(timeout=60)[1]
-    assert "app.py has changed; the worker is started anew" in told
+    assert "app.py has changed; restarting the worker" in told
     assert listening.returncode == 0
 
 

@@ -1,26 +1,42 @@
-"""The seam between workers and whatever keeps their jobs.
+"""The protocols between a worker and the storage of its jobs, and the values that they exchange.
 
-A worker takes deliveries and settles each of them exactly once. The entry id of a delivery is its lease: it has one
-owner for its whole life, and settling with an entry that is no longer the job's changes nothing and answers "fenced".
+A driver provides one `Backend`. A worker asks it for three objects, by role:
+
+    Consumer       a child: fetches jobs and settles them
+    LeaseKeeper    the supervisor: renews the leases of all children, and settles the jobs of dead children
+    QueueKeeper    the loops: the mover, the janitor and the relay
+
+A delivery is one job handed to one consumer. Its entry id is its lease and its fence: an entry has one owner for its
+whole life. Settling a delivery that no longer belongs to the caller changes nothing, and is answered FENCED.
+
+Leases: the child never renews a lease. The supervisor renews the leases of all deliveries of a child every third of
+the shortest lease. A job that is not renewed for a whole lease is delivered again.
+
+Errors: a queue that refuses a call is logged and rests for a second, without an error for other queues. A backend that
+does not answer raises BackendUnavailable, or OutcomeUnknown if a change may have taken effect.
 """
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
 from delayq.core.errors import BackendError
+from delayq.core.queue_order import Order, strict
+from delayq.settings.connections import Routes
 
 TripT = TypeVar("TripT")
 
+MAX_ENTRY_BYTES: Final = 41
+"""The longest entry id, in bytes. A longer one raises ValueError in the child, which would not find its slot again."""
 
 EntryKey = tuple[str, str]
-"""A queue and an entry of it: the streams of two queues may give the same entry id."""
+"""A queue and an entry id. Entries of two queues may have the same id."""
 
 
 class DeliveryRef(msgspec.Struct, frozen=True, gc=False):
-    """A job that a consumer holds, by its id and its entry."""
+    """The queue, job id and entry id of a delivery."""
 
     queue: str
     id: str
@@ -28,14 +44,15 @@ class DeliveryRef(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> EntryKey:
-        """What tells this delivery from all others."""
+        """The queue and entry id, which no other delivery has."""
         return self.queue, self.entry
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A job that a consumer has been given. `recoveries` counts the workers that vanished while they held it.
+    """A job that was handed to a consumer.
 
-    `due_ms` is when the job was due. `is_stopping`: it was asked to stop, and is to be ended without being started.
+    `recoveries`: how many workers of this job have vanished. `due`: due time in epoch ms, as text. `is_stopping`: a
+    cancel asked the job to stop, so it is settled without a start.
     """
 
     queue: str
@@ -48,17 +65,17 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def due_ms(self) -> int:
-        """When the job was due, in epoch ms; 0 when that cannot be read."""
+        """The due time in epoch ms, or 0 if it is unreadable."""
         return int(self.due) if self.due.isdigit() else 0
 
     @property
     def key(self) -> EntryKey:
-        """What tells this delivery from all others."""
+        """The queue and entry id, which no other delivery has."""
         return self.queue, self.entry
 
     @property
     def ref(self) -> DeliveryRef:
-        """Return what names this delivery."""
+        """The delivery without its envelope."""
         return DeliveryRef(self.queue, self.id, self.entry)
 
 
@@ -69,13 +86,13 @@ class SettleAnswer(IntEnum):
     """Nothing changed, because the delivery no longer belongs to the caller."""
     SETTLED = 1
     STOP_ASKED = 2
-    """Nothing changed, because a cancel asked the job to stop. The caller settles it again, as Stopped."""
+    """Nothing changed, because a cancel asked the job to stop. The caller settles the job again, as Stopped."""
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
-    """The job is done. Its result, JSON, is kept for `retention_ms`; so is `report`, how it ran, JSON or b''.
+    """The job is done. `result` (JSON) and `report` (JSON about the run, or b'') are kept for `retention_ms`.
 
-    `is_followed`, here and below: something may follow the end of the job.
+    `is_followed`, here and below: a chain or a batch may continue after this job.
     """
 
     queue: str
@@ -98,7 +115,7 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """The job runs again after `delay_ms`, with a rewritten envelope and the failure that led to it."""
+    """The job runs again after `delay_ms`. `envelope` has the new counts; `failure` (JSON) is the reason, or b''."""
 
     is_followed: ClassVar[bool] = False
 
@@ -111,7 +128,7 @@ class Released(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The job is given up, with a rewritten envelope and the failure that led to it."""
+    """The job failed for good. `envelope` has the new counts (b'' = unchanged); `failure` (JSON) is the reason."""
 
     queue: str
     id: str
@@ -125,9 +142,10 @@ Settlement = Acked | Stopped | Released | Failed
 
 
 class Promoted(msgspec.Struct, frozen=True, gc=False):
-    """The result of one promotion. `wait_us`: until the next one is due, 0 = now, negative = nothing to wait for.
+    """The result of one promotion.
 
-    `owed`: ends of jobs that a relay has to follow up.
+    `promoted` jobs became ready, and `lost` jobs failed because their envelopes were missing. The next promotion is due
+    in `wait_us` microseconds; 0 = now, negative = no job waits for a time. `owed` ended jobs wait for the relay.
     """
 
     promoted: int
@@ -137,9 +155,10 @@ class Promoted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """`more`: entries that the consumer holds beyond those given.
+    """The result of one renewal.
 
-    `cancelled`: queue and id of jobs that are asked to stop.
+    `lease_ms`: the shortest lease of the queues. `more`: how many deliveries the consumer has beyond the given ones,
+    because a reply was lost. `cancelled`: queue and job id of the deliveries that a cancel asked to stop.
     """
 
     lease_ms: int
@@ -148,9 +167,10 @@ class Renewed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reclaimed(msgspec.Struct, frozen=True, gc=False):
-    """The result of one reclaim. `hold_ms` > 0: nothing moves for so long, because leases cannot be trusted yet.
+    """The result of one reclaim: `reclaimed` jobs are ready again, and `failed` jobs lost their worker too often.
 
-    `more`: call again at once.
+    `hold_ms` > 0: no job is reclaimed for this long, because leases may be wrong after a stall. `lease_ms`: lease of
+    the queue. `more` = 1: more jobs may be waiting, so call again at once.
     """
 
     reclaimed: int
@@ -161,9 +181,10 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Switches(msgspec.Struct, frozen=True, gc=False):
-    """The switches of operators. `paused`: queues from which nothing is taken; `is_all_paused`: none is read.
+    """The pause and restart switches of operators.
 
-    `restart_ms`: when all workers were last asked to restart; 0 = never.
+    `paused`: queues that are not read. `is_all_paused`: no queue is read. `restart_ms`: when all workers were last
+    asked to restart, in epoch ms; 0 = never.
     """
 
     paused: frozenset[str] = frozenset()
@@ -172,7 +193,10 @@ class Switches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Repaired(msgspec.Struct, frozen=True, gc=False):
-    """The result of one repair of a queue. All but `pruned` are 0 unless something happened outside of delayq."""
+    """The result of one repair: how many jobs were closed, delivered again, buried, mended and pruned.
+
+    All but `pruned` are 0 in a queue that only delayq has changed.
+    """
 
     closed: int = 0
     redelivered: int = 0
@@ -182,78 +206,86 @@ class Repaired(msgspec.Struct, frozen=True, gc=False):
 
 
 class Consumer(Protocol[TripT]):
-    """The backend of a child: one named consumer that takes deliveries and settles them.
+    """The storage as one child sees it: one named consumer.
 
-    A queue that refuses a call is logged and left alone for a second; nothing is raised for it.
+    Threads: the main thread of the child calls every method. While a slow handler blocks the main thread, the watchdog
+    thread calls `begin`, `complete`, `hand_back` and `store_progress`. The child holds a lock, so that only one thread
+    completes a trip; other calls of both threads may overlap.
     """
 
     def open(self) -> float:
-        """Make the queues ready to be waited for, and return the shortest of their leases in seconds."""
+        """Create what the queues lack, and return the shortest of their leases, in seconds."""
         ...
 
     def now_ms(self) -> int:
-        """Return the time of the backend, in epoch ms, as far as it is known here."""
+        """Return the time of the backend, in epoch ms, without asking it."""
         ...
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
-        """Send one trip that settles what is finished and takes up to `limit` new jobs, and return at once."""
+        """Send settlements and a request for up to `limit` new jobs, and return without waiting for the reply."""
         ...
 
     def complete(self, trip: TripT) -> tuple[list[int | BackendError], list[Delivery]]:
-        """Return the answers of a trip: a SettleAnswer for each settlement, and the new jobs.
+        """Wait for the reply of a trip. Return a SettleAnswer for each settlement, and the new jobs.
 
-        A settlement that its queue refused has an error in its place, and must be settled again.
-        Raises BackendError when there are no answers at all. Everything must then be settled again, and what was taken
-        is found by `pending`.
+        A settlement that its queue refused has an error in its place, and must be settled again. If there is no reply,
+        BackendError is raised: everything must be settled again, and `pending` finds jobs that were delivered.
         """
         ...
 
     def wait(self, timeout: float) -> list[Delivery]:
-        """Wait up to `timeout` seconds for one new job."""
+        """Wait up to `timeout` seconds for one new job. A signal ends the wait early.
+
+        If a signal ends the wait, the result is that of `pending`, because the interrupted request may have delivered
+        jobs. The signal makes the descriptor `wake_fd` of `Backend.consumer` readable.
+        """
         ...
 
     def pending(self) -> list[Delivery]:
-        """Read again what this consumer has been given and has not settled."""
+        """Read the jobs that were delivered to this consumer and are not settled."""
         ...
 
-    def hand_back(self, held: Sequence[DeliveryRef]) -> None:
-        """Give back jobs that were not started; nothing is counted against them."""
+    def hand_back(self, jobs: Sequence[DeliveryRef]) -> None:
+        """Return jobs that were not started. This costs no attempt and counts no recovery."""
         ...
 
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
-        """Store how far jobs are: JSON objects."""
+        """Store progress reports of running jobs: JSON objects."""
         ...
 
     def switches(self) -> Switches:
-        """Return what keeps the consumer from taking jobs, as it was last read."""
-        ...
-
-
-class WorkerRegistry(Protocol):
-    """The list of workers."""
-
-    def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Store what some workers are and do, by their names."""
-        ...
-
-    def leave(self, names: Sequence[str], now_ms: int) -> None:
-        """Take workers off the list, and those that died: their last announcement has expired."""
+        """Return the pause and restart switches, as they were last read."""
         ...
 
 
 class LeaseKeeper(Protocol):
-    """The backend of a supervisor, for its children. One queue that refuses a call does not affect the others."""
+    """The storage as the supervisor sees it. Only the main thread of the supervisor calls it."""
 
-    def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
-        """Begin the leases of these jobs anew."""
+    def open(self) -> float:
+        """Create what the queues lack, and return the shortest of their leases, in seconds."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the time of the backend, in epoch ms, without asking it."""
+        ...
+
+    def restart_ms(self) -> int:
+        """Return when all workers were asked to restart before `open`, in epoch ms; 0 = never."""
+        ...
+
+    def renew(self, consumer: str, jobs: Sequence[DeliveryRef]) -> Renewed:
+        """Renew the leases of these jobs of a consumer."""
         ...
 
     def pending(self, consumer: str) -> list[Delivery]:
-        """Read what a consumer has been given and has not settled."""
+        """Read the jobs that were delivered to a consumer and are not settled."""
         ...
 
     def stop_requests(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
+        """Return queue and id of jobs that a cancel asked to stop since the last call, without waiting.
+
+        The list comes from notifications, which can get lost; `renew` finds every request.
+        """
         ...
 
     def settle_after_death(
@@ -263,33 +295,123 @@ class LeaseKeeper(Protocol):
         vanished: Sequence[DeliveryRef],
         decided: Sequence[Settlement],
     ) -> list[DeliveryRef]:
-        """Settle for a dead child, and return the jobs that failed because too many of their processes vanished.
+        """Settle the jobs of a dead child: acknowledge `done`, hand back `unstarted`, and carry out `decided`.
 
-        What was done is acknowledged, what was unstarted handed back, what vanished charged with a recovery; `decided`
-        is settled as it says.
+        `vanished` jobs ran when the child died. Each counts one recovery and is delivered again, or fails if it has too
+        many. Returns the jobs that failed in this way.
         """
         ...
 
 
 class QueueKeeper(Protocol):
-    """The backend of the mover, the janitor and the relay. A queue that refuses a call raises CallRefused."""
+    """The storage as the mover, the janitor and the relay see it. One thread calls it.
+
+    A queue that refuses a call raises CallRefused.
+    """
 
     def queues(self) -> list[str]:
         """List the names of the queues to serve."""
         ...
 
     def promote(self, queue: str) -> Promoted:
-        """Make the jobs ready that are due."""
+        """Make due jobs ready."""
         ...
 
     def reclaim(self, queue: str) -> Reclaimed:
-        """Take back the jobs whose lease is over."""
+        """Take back jobs whose lease has expired."""
         ...
 
     def repair(self, queue: str) -> Repaired:
-        """Close what others acknowledged, forget what was kept long enough, mend what is damaged."""
+        """Close jobs that plain consumers acknowledged, forget jobs whose retention is over, and mend damage."""
         ...
 
     def follow_up(self, queue: str) -> int:
-        """Send what follows the ends of jobs; return how many ends that were."""
+        """Send the follow-up jobs of ended jobs. Return the number of ended jobs."""
+        ...
+
+
+class WakeUps(Protocol):
+    """Notifications for the loops. They can get lost, so each loop also looks at its queues at regular intervals."""
+
+    @property
+    def is_subscribed(self) -> bool:
+        """True if notifications arrive, as far as is known."""
+        ...
+
+    def wait(self, seconds: float) -> list[tuple[str, str]]:
+        """Wait until a notification arrives, at most `seconds`. Return the two words of each notification."""
+        ...
+
+
+class WorkerRegistry(Protocol):
+    """The list of live workers, for operators. A worker need not be on the list to work."""
+
+    def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
+        """Store a description of each named child. It expires unless it is stored again."""
+        ...
+
+    def leave(self, names: Sequence[str], now_ms: int) -> None:
+        """Remove children from the list, and children whose descriptions have expired."""
+        ...
+
+
+class Backend(Protocol):
+    """The recipe of one driver: it makes the objects that use one storage of jobs.
+
+    A recipe is made in the parent process and holds no connection, so that processes can be forked. Each method opens a
+    connection of its own, in the process that calls it, at the latest with the first call of the returned object.
+    """
+
+    where: str
+    """The address of the storage, without secrets, for messages."""
+
+    has_loops: bool
+    """True if the storage needs a mover, a janitor and a relay. Otherwise `queue_keeper` is never called."""
+
+    def shares_jobs_with(self, other: "Backend") -> bool:
+        """Return True if a worker of this backend receives the jobs that are sent to the other one."""
+        ...
+
+    def prepare(self) -> None:
+        """Load code and files once, in the parent, before children are forked. No connection is opened."""
+        ...
+
+    def check(self) -> None:
+        """Ask the server for settings that would lose jobs. Raises UnsafeSetup."""
+        ...
+
+    def consumer(
+        self,
+        queues: Sequence[str],
+        *,
+        name: str,
+        order: Order = strict,
+        forced: bool = False,
+        wake_fd: int | None = None,
+    ) -> Consumer[Any]:
+        """Make the consumer of a child.
+
+        `name`: its name in the storage. `order`: the order in which the queues are read. `forced`: read during
+        maintenance too. `wake_fd`: a descriptor that becomes readable when a signal comes; a blocked read ends then.
+        """
+        ...
+
+    def lease_keeper(self, queues: Sequence[str]) -> LeaseKeeper:
+        """Make the lease keeper of a supervisor."""
+        ...
+
+    def queue_keeper(self, queues: Sequence[str], *, name: str) -> QueueKeeper:
+        """Make the queue keeper of the loops. `queues` are served whether they are listed or not."""
+        ...
+
+    def wake_ups(self) -> WakeUps | None:
+        """Subscribe to notifications for the mover. None = this storage sends none."""
+        ...
+
+    def worker_registry(self) -> WorkerRegistry | None:
+        """Make the list of workers. None = this storage keeps none."""
+        ...
+
+    def session(self, *, is_async: bool, routes: Routes) -> Any:
+        """Make the session of a client that follows these routes: of DelayQ, or with `is_async` of AsyncDelayQ."""
         ...

@@ -1,4 +1,4 @@
-"""The application of a command: its name, and the Redis that its jobs use."""
+"""Finds the application module of a command, and the Redis for its jobs."""
 
 from delayq.cli.session import CliSession
 from delayq.core.errors import ConfigError
@@ -7,7 +7,7 @@ from delayq.settings.model import Settings
 
 
 def name_of_application(app: str | None, settings: Settings) -> str:
-    """Return the module that declares the jobs: that of --app, or of the settings. Raises ConfigError."""
+    """Return the module that declares the jobs, from --app or the settings. Raises ConfigError."""
     name = app or settings.app
     if not name:
         raise ConfigError(
@@ -19,9 +19,10 @@ def name_of_application(app: str | None, settings: Settings) -> str:
 
 
 def prepare_application(session: CliSession, of_all: Settings, *, tells_start: bool = True) -> Settings:
-    """Return the settings for the application that was loaded, with a url. Jobs that it dispatches go there too.
+    """Return the settings of the loaded application, with a url, and use them for jobs that it dispatches.
 
-    `of_all` are the settings of all connections. Raises ConfigError, and BackendUnavailable for the embedded server.
+    `of_all` has the settings of all connections. Raises ConfigError, and BackendUnavailable if the embedded server does
+    not start.
     """
     settings = session.with_server(settings_of_application(of_all.chosen()), tells_start=tells_start)
     share_settings(of_all if of_all.connection else settings)

@@ -1,4 +1,4 @@
-"""Jobs that an application declares, as `schedule --app` sends them and `failed retry --here` runs them."""
+"""Looks up jobs that an application declares, for `schedule --app` and `failed retry --here`."""
 
 import msgspec
 
@@ -13,27 +13,27 @@ from delayq.manager import current_manager
 
 
 def queue_of_declared(session: CliSession, app: str, name: str, payload: bytes | None) -> str:
-    """Load the application and return the queue of the job of this name.
+    """Load the application and return the queue of one of its jobs.
 
-    Raises ConfigError, and InvalidInput as `check_declared`.
+    Raises ConfigError, and InvalidInput like `check_declared`.
     """
     load_application(app)
     prepare_application(session, session.with_given())
     options = check_declared(app, name, b"null" if payload is None else payload)
-    return current_manager().queue_of(name, options.queue, options.connection)
+    return current_manager().destination(name, queue=options.queue, connection=options.connection)[1]
 
 
 def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
-    """Return what the loaded application declares for a job.
+    """Return the options that the loaded application declares for a job.
 
-    Raises InvalidInput for a job that it does not declare, or a payload that its handler cannot read.
+    Raises InvalidInput if the application does not declare the job, or if the handler cannot read the payload.
     """
     handler = registry.find(name)
     if handler is None:
         names = registry.names()
         raise InvalidInput(
             f"The application {app} declares no job {name!r}.",
-            hint=did_you_mean(name, names) or f"It declares {', '.join(names) or 'none'}.",
+            hint=did_you_mean(name, names) or f"Declared jobs: {', '.join(names) or 'none'}.",
             field="name",
         )
     try:

@@ -1,4 +1,4 @@
-"""`delayq demo`: what delayq does, in ten seconds, on a server that ends with it."""
+"""`delayq demo` shows delayq in ten seconds, on a server that it stops at the end."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ QUEUE: Final = "demo"
 
 
 def run_demo(program: str) -> int:
-    """Run the demo and return the exit code of its worker. `program`: the Redis to run, '' = the one that is found."""
+    """Run the demo and return the exit code of its worker. `program`: the Redis server to run, or '' to find one."""
     with tempfile.TemporaryDirectory(prefix="delayq-demo-") as folder:
         server = EmbeddedServer(Path(folder).resolve() / "data", program)
         server.find_or_start()
@@ -27,15 +27,15 @@ def run_demo(program: str) -> int:
 
 
 def _schedule(url: str) -> None:
-    """Schedule jobs, and cancel and move some, with the calls that a program makes."""
+    """Schedule jobs, cancel one and reschedule one, with the calls that a program would use."""
     print("A shop schedules jobs:")
     with DelayQ(url, queue=QUEUE) as client:
         for order in (42, 43, 44):
             client.schedule("order.close", {"order_id": order}, delay="2s", id=f"order-{order}")
-            say(f"order {order} is placed; it is closed in 2 s, unless it is paid")
+            say(f"order {order} is placed; it will be closed in 2 s unless it is paid")
         say(f"order 43 is paid: its job is {client.cancel('order-43')}")
         client.reschedule("order-44", delay="5s")
-        say("the buyer of order 44 asks for more time: it is closed in 5 s")
+        say("the buyer of order 44 asks for more time: it will be closed in 5 s")
         client.schedule("mail.send", {"to": "ann@example.org"}, delay="1s")
         client.schedule("report.build", delay="1s")
 

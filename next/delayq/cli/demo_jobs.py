@@ -1,4 +1,4 @@
-"""The jobs of `delayq demo`. Each prints what it does."""
+"""The jobs of `delayq demo`. Each one prints its steps."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ def say(text: str) -> None:
 
 
 class CloseOrder(Job, name="order.close", queue="demo"):
-    """Closes an order that was not paid."""
+    """Closes an unpaid order."""
 
     order_id: int
 
@@ -26,7 +26,7 @@ class CloseOrder(Job, name="order.close", queue="demo"):
 
 @job("mail.send", queue="demo", backoff="1s")
 def send_mail(context: JobContext, to: str) -> None:
-    """Send a mail by a server that answers at the third attempt."""
+    """Send a mail. The mail server answers only at the third attempt."""
     if context.attempt < 3:
         say(f"mail to {to}, attempt {context.attempt}: the mail server does not answer")
         raise ConnectionError("the mail server does not answer")
@@ -35,8 +35,8 @@ def send_mail(context: JobContext, to: str) -> None:
 
 @job("report.build", queue="demo")
 def build_report(context: JobContext) -> None:
-    """Build a report in a process that is killed the first time."""
+    """Build a report. The first run kills its own process."""
     if context.recoveries == 0:
         say("the report is half done, and its process is killed (kill -9)")
         os.kill(os.getpid(), signal.SIGKILL)
-    say("the report is done: another process took the job over")
+    say("the report is done: another process took over the job")

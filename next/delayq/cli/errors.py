@@ -1,4 +1,4 @@
-"""How the command line tells an error: with its flags in the place of the options of Python."""
+"""Error sentences for the command line: flags replace the names of Python options."""
 
 import re
 from typing import Final
@@ -38,14 +38,14 @@ _FLAGS: Final = {
     "url": "--url",
     "wait": "--wait",
 }
-"""The flag of each `field` of an error. Messages name a field as their first word, or anywhere as `field=`."""
+"""Flag by error field. A message has the field as its first word, or anywhere as `field=`."""
 
 _FIELD: Final = "|".join(_FLAGS)
 _NAMED: Final = re.compile(rf"""'[^']*'|"[^"]*"|^({_FIELD})\b=?|\b({_FIELD})=""")
 
 
 def sentence_of(error: DelayqError) -> str:
-    """Return the sentence for an error, with its hint. Quoted values stay as they are."""
+    """Return the message and the hint of an error, with flags. Quoted values stay unchanged."""
     return _NAMED.sub(_with_flag, str(error))
 
 

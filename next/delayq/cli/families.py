@@ -1,6 +1,6 @@
-"""All commands by name. A command is imported when it is run, so that each pays only for what it needs.
+"""The table of all commands. Only the module of the running command is imported, so that each command starts fast.
 
-`delayq --help` and the hint at a mistyped command read the table; a test compares its lines with the docstrings.
+`delayq --help` and the hint for a mistyped command read this table. A test compares its lines with the docstrings.
 """
 
 from importlib import import_module
@@ -16,11 +16,11 @@ PLAIN: Final[dict[str, Any]] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
 }
-"""How every command is made: plain text, without shell completion."""
+"""Options of all Typer apps: plain text, no shell completion."""
 
 
 class Command(NamedTuple):
-    """A command, or a group of commands: the section of the help, its line there, and its module and attribute."""
+    """A command or a group of commands: its section and line in the help, and its place as `module:attribute`."""
 
     section: str
     line: str
@@ -28,34 +28,34 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
-    "schedule": Command("Jobs", "Schedule one job.", "jobs:schedule"),
-    "cancel": Command("Jobs", "Cancel a job, unless a worker has it already.", "jobs:cancel"),
-    "run-now": Command("Jobs", "Run a waiting job at once.", "jobs:run_now"),
+    "schedule": Command("Jobs", "Schedule a job.", "jobs:schedule"),
+    "cancel": Command("Jobs", "Cancel a job, unless a worker already has it.", "jobs:cancel"),
+    "run-now": Command("Jobs", "Run a waiting job now.", "jobs:run_now"),
     "reschedule": Command("Jobs", "Give a waiting job a new due time.", "jobs:reschedule"),
-    "archive": Command("Jobs", "Give up a waiting job: put it among the failed.", "jobs:archive"),
-    "show": Command("Jobs", "Show everything that is known about a job.", "looking:show"),
-    "list": Command("Jobs", "List the jobs of a queue in one state, in their order.", "looking:list_jobs"),
-    "upcoming": Command("Jobs", "Count the jobs that fall due in the next minutes.", "looking:upcoming"),
-    "why": Command("Jobs", "Tell why a job has not run.", "looking:why"),
-    "stats": Command("Queues", "Count the jobs of all queues in each state.", "queues:stats"),
+    "archive": Command("Jobs", "Give up a waiting job: move it to the failed jobs.", "jobs:archive"),
+    "show": Command("Jobs", "Show all details of a job.", "looking:show"),
+    "list": Command("Jobs", "List the jobs of a queue in one state, earliest first.", "looking:list_jobs"),
+    "upcoming": Command("Jobs", "Count the jobs that become due in the next minutes.", "looking:upcoming"),
+    "why": Command("Jobs", "Explain why a job has not run.", "looking:why"),
+    "stats": Command("Queues", "Count the jobs of each queue by state.", "queues:stats"),
     "pause": Command("Queues", "Pause a queue, or all workers.", "queues:pause"),
-    "resume": Command("Queues", "End the pause of a queue, or of all workers.", "queues:resume"),
-    "clear": Command("Queues", "Drop all jobs of a queue that wait.", "queues:clear"),
-    "queue": Command("Queues", "Settings of one queue: set, show, remove.", "queues:queue"),
+    "resume": Command("Queues", "Resume a queue, or all workers.", "queues:resume"),
+    "clear": Command("Queues", "Drop all waiting jobs of a queue.", "queues:clear"),
+    "queue": Command("Queues", "Settings of a queue: set, show, remove.", "queues:queue"),
     "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
-    "move": Command("Workers", "Make due jobs ready without running any, until SIGTERM or Ctrl-C.", "work:move"),
+    "move": Command("Workers", "Make due jobs ready without running them, until SIGTERM or Ctrl-C.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),
-    "restart": Command("Workers", "Ask all workers to finish what they run and to end.", "workers:restart"),
+    "restart": Command("Workers", "Ask all workers to finish their running jobs and exit.", "workers:restart"),
     "maintenance": Command("Workers", "Stop all workers from starting jobs: on, off.", "workers:maintenance"),
     "up": Command("Local", "Run the embedded server and a worker, until SIGTERM or Ctrl-C.", "local:up"),
     "down": Command("Local", "Stop the embedded server of this project.", "local:down"),
-    "listen": Command("Local", "Run a worker and start it anew when the code changes.", "local:listen"),
-    "demo": Command("Local", "Show what delayq does, in ten seconds, on a server of its own.", "local:demo"),
-    "config": Command("Setup", "Show the settings: show.", "config:config"),
-    "scripts": Command("Setup", "Write the Lua scripts for other languages: export.", "scripts:scripts"),
+    "listen": Command("Local", "Run a worker and restart it when the code changes.", "local:listen"),
+    "demo": Command("Local", "Show delayq at work for ten seconds, on a temporary server.", "local:demo"),
+    "config": Command("Setup", "Settings in effect: show.", "config:config"),
+    "scripts": Command("Setup", "Lua scripts for other languages: export.", "scripts:scripts"),
 }
-"""Commands of one section stand together."""
+"""The commands of a section follow each other, because the help groups neighbours."""
 
 _OF_OTHER_TOOLS: Final = {
     "--concurrency": "--processes",
@@ -68,14 +68,14 @@ _WIDTH: Final = max(map(len, COMMANDS))
 
 
 class Families(TyperGroup):
-    """The root group. It knows the names of all commands, and imports one when it is asked for it."""
+    """The root group. It has the names of all commands, and imports a command on request."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # typer reads the names for its hints
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command; None for a name that no command has."""
+        """Import a command and return it, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name].place.partition(":")
@@ -87,7 +87,7 @@ class Families(TyperGroup):
         return get_command(app)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. The error for an option that it does not know names the right one, or its right place."""
+        """Run the command. The error for an unknown option names the right option, or its right position."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -100,11 +100,11 @@ class Families(TyperGroup):
             elif any(option in one.opts for one in self.params):
                 _, _, command = error.ctx.command_path.partition(" ")  # type: ignore[attr-defined]
                 error.possibilities = None  # type: ignore[attr-defined]
-                error.message += f". It stands before the command: delayq {option} … {command}"  # type: ignore[attr-defined]
+                error.message += f". Put it before the command: delayq {option} … {command}"  # type: ignore[attr-defined]
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names and lines, section by section."""
+        """Write the names and lines by section."""
         for section, rows in groupby(COMMANDS.items(), key=lambda row: row[1].section):
             with formatter.section(section):
                 formatter.write_dl([(name.ljust(_WIDTH), command.line) for name, command in rows])

@@ -1,4 +1,4 @@
-"""`delayq listen`: a worker for development, which is started anew when the code changes."""
+"""`delayq listen`: a worker for development that is restarted when the code changes."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from typing import Final
 
 LOOK_EVERY: Final = 0.5
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
-"""Folders in which no code of an application is looked for; nor in those whose name begins with a dot."""
+"""Folders without application code. Folders whose name begins with a dot are skipped too."""
 
 
 def listen(folder: Path, command: Sequence[str]) -> int:
-    """Run a worker by its command, and start it anew when a Python file below the folder changes.
+    """Run a worker by its command, and restart it when a Python file below the folder changes.
 
-    A worker that ended by itself is started again at the next change. TERM and Ctrl-C end both; returns the exit code
-    of the worker.
+    A worker that has exited is started again at the next change. TERM and Ctrl-C stop the worker. Then its exit code is
+    returned.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     seen = snapshot(folder)
@@ -29,7 +29,7 @@ def listen(folder: Path, command: Sequence[str]) -> int:
             now = snapshot(folder)
             if now != seen:
                 changed = sorted(path for path in now.keys() | seen.keys() if now.get(path) != seen.get(path))
-                _tell(f"{os.path.relpath(changed[0])} has changed; the worker is started anew")
+                _tell(f"{os.path.relpath(changed[0])} has changed; restarting the worker")
                 seen = now
                 _stop(worker)
                 worker = _start(command)
@@ -38,14 +38,14 @@ def listen(folder: Path, command: Sequence[str]) -> int:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return the time and the size of every Python file below a folder."""
+    """Return the modification time and size of each Python file below a folder."""
     return {entry.path: (status.st_mtime_ns, status.st_size) for entry, status in _python_files(str(folder))}
 
 
 def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_result]]:
     try:
         entries = list(os.scandir(folder))
-    except OSError:  # it was removed meanwhile
+    except OSError:  # the folder was removed in the meantime
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -59,9 +59,9 @@ def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_res
 
 
 def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Start the worker in a group of its own: Ctrl-C reaches this process alone, which passes it on once.
+    """Start the worker in its own session, so that Ctrl-C reaches only this process, which stops the worker once.
 
-    No bytecode is written: Python would run an old one after two changes within a second.
+    Bytecode is not written, because Python would run stale bytecode after two changes within a second.
     """
     return subprocess.Popen(
         [sys.executable, "-m", "delayq", *command],

@@ -1,7 +1,7 @@
-"""Log lines on stderr: plain text, or one JSON object a line.
+"""Log lines on stderr: plain text, or one JSON object per line.
 
-The application may set up logging when it is loaded. Then delayq's own lines still reach stderr: `settle_logging`
-enables its loggers again, and keeps its own handler unless the application writes these lines to the console itself.
+The application may set up logging when it is loaded. The lines of delayq must still reach stderr. So `settle_logging`
+enables the loggers of delayq again, and keeps their handler unless the application writes these lines to the console.
 """
 
 import json
@@ -18,10 +18,10 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, what the record carries besides, and the exception."""
+    """One JSON object per line: time, level, logger, message, extra members of the record, and the exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Return the line of a record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
-    """Write delayq's lines to stderr from now on; `quiet` = only warnings and errors."""
+    """Write the log lines of delayq to stderr from now on. `quiet`: only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name(_HANDLER)
     if log_format == "json":
@@ -43,7 +43,7 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger(ROOT)
-    logger.handlers = [own for own in logger.handlers if own.name != _HANDLER]  # the one that -v began with
+    logger.handlers = [own for own in logger.handlers if own.name != _HANDLER]  # replaces the handler of -v
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else level)
     logger.propagate = False
@@ -51,7 +51,7 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
 
 
 def _guard(logger: logging.Logger) -> None:
-    """Let a handler or a filter of the application that raises cost its line, and not the process that logs."""
+    """If a log handler or filter of the application raises, print the line, so that the process does not end."""
     if "handle" in vars(logger):
         return
     handle = logger.handle
@@ -63,12 +63,12 @@ def _guard(logger: logging.Logger) -> None:
             print(f"delayq: {record.getMessage()}", file=sys.stderr)
             print(f"delayq: a log handler of the application raised {error!r}", file=sys.stderr, flush=True)
 
-    # mypy lets nothing be assigned to a method:
+    # mypy forbids assignments to methods:
     setattr(logger, "handle", guarded)  # noqa: B010
 
 
 def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
-    """Make delayq's lines reach stderr and the handlers of the application, which has been loaded by now."""
+    """After the application was loaded, make the lines of delayq reach stderr and the handlers of the application."""
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
             logger.disabled = False  # dictConfig disables loggers that it does not name
@@ -77,11 +77,11 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
     theirs = [one for one in logger.handlers if one is not handler]
     if handler not in logger.handlers:
         logger.addHandler(handler)
-    if not theirs:  # an application that gave `delayq` handlers has decided this itself
+    if not theirs:  # with handlers on `delayq`, the application has decided this itself
         logger.propagate = bool(logging.root.handlers)
     consoles = [one for one in theirs if _is_console(one)]
     has_root_console = logger.propagate and any(_is_console(one) for one in logging.root.handlers)
-    if is_format_said:  # it goes before the format of the application
+    if is_format_said:  # the format of the command line wins
         for one in consoles:
             logger.removeHandler(one)
         logger.propagate = logger.propagate and not has_root_console
@@ -90,6 +90,6 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
 
 
 def _is_console(handler: logging.Handler) -> bool:
-    """Whether a handler shows all errors on stdout or stderr."""
+    """Return True if a handler writes all errors to stdout or stderr."""
     is_stream = type(handler) is logging.StreamHandler and handler.stream in (sys.stdout, sys.stderr)
     return is_stream and handler.level <= logging.ERROR and not handler.filters

@@ -1,6 +1,6 @@
-"""The command `delayq`: its root options, its commands, and the exit code of an error.
+"""The command `delayq`: its root options, and the exit codes of errors.
 
-0 done · 1 failed · 2 wrong use · 3 unknown id · 4 conflict, running, failed, finished · 5 Redis away or full ·
+0 done · 1 failed · 2 bad usage · 3 unknown id · 4 conflict, running, failed, finished · 5 Redis unreachable or full ·
 6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
 """
 
@@ -39,26 +39,26 @@ def root(  # noqa: PLR0917
     ] = None,
     connection: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Connection of [connections] in the settings file.", show_default=False),
+        typer.Option(metavar="NAME", help="Connection from [connections] in the settings file.", show_default=False),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Prefix of all keys [delayq].", show_default=False)
+        str | None, typer.Option(metavar="PREFIX", help="Prefix of all Redis keys [delayq].", show_default=False)
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Settings file [the nearest delayq.toml upwards].", show_default=False),
+        typer.Option(metavar="FILE", help="Settings file [nearest delayq.toml, here or above].", show_default=False),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log all lines, and tracebacks.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print data, warnings and errors alone.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log everything, with tracebacks.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only data, warnings and errors.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Run work later and never lose it. `delayq config show` lists the settings."""
-    from delayq.cli.session import CliSession  # it brings redis-py, which `--help` does without
+    from delayq.cli.session import CliSession  # imports redis-py, which `--help` does not need
 
     if verbose and quiet:
-        raise InvalidInput("-v and -q are both given.", hint="Drop one.")
+        raise InvalidInput("-v and -q are both given.", hint="Leave out one of them.")
     level = "DEBUG" if verbose else "WARNING" if quiet else None
     given = {"url": url, "connection": connection, "prefix": prefix, "config": config, "log_level": level}
     context.obj = CliSession(given, quiet)
@@ -69,11 +69,11 @@ def root(  # noqa: PLR0917
 
 
 def main() -> None:
-    """Run one command. An error of delayq is one sentence on stderr and its exit code."""
+    """Run one command. Print an error of delayq on stderr, and exit with its code."""
     try:
         app()
     except DelayqError as error:
-        import logging  # `--help` does without
+        import logging  # `--help` does not need it
 
         logging.getLogger("delayq").debug("the command failed", exc_info=error)
         print(f"delayq: {sentence_of(error)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once."""
+"""Options that several commands share."""
 
 from typing import Annotated
 
@@ -16,48 +16,64 @@ At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Run at thi
 Tz = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --at: Europe/Berlin.")]
 Fold = Annotated[
     int | None,
-    typer.Option("--fold", metavar="0|1", help="Which of two, when --at happens twice: 0 the first, 1 the second."),
+    typer.Option("--fold", metavar="0|1", help="If --at occurs twice, as clocks go back: 0 = first, 1 = second."),
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--name", metavar="PATTERN", help="Only jobs with this name, such as 'order.*'.", show_default=False),
+    typer.Option(
+        "--name", metavar="PATTERN", help="Only jobs whose name matches, such as 'order.*'.", show_default=False
+    ),
 ]
 Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only jobs with this tag.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Jobs at most.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of jobs.")]
 WhichQueue = Annotated[
     str | None,
-    typer.Option("--queue", metavar="QUEUE", help="The queue [DELAYQ_QUEUE, else 'default'].", show_default=False),
+    typer.Option("--queue", metavar="QUEUE", help="Queue [DELAYQ_QUEUE, else 'default'].", show_default=False),
 ]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
 ]
 MaybeQueue = Annotated[
-    str | None, typer.Argument(metavar="QUEUE", help="The queue [DELAYQ_QUEUE, else 'default'].", show_default=False)
+    str | None, typer.Argument(metavar="QUEUE", help="Queue [DELAYQ_QUEUE, else 'default'].", show_default=False)
 ]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.", show_default=False)]
 JobIds = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of failed jobs.", show_default=False)]
 OfQueues = Annotated[
     list[str] | None, typer.Option("--queue", metavar="QUEUE,…", help="Only these queues [all].", show_default=False)
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Failed since: 2h for 2 hours ago, or a time.", show_default=False),
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only jobs that failed since this time; 2h = 2 hours ago.",
+        show_default=False,
+    ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Failed until: 2h for 2 hours ago, or a time.", show_default=False),
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="Only jobs that failed until this time; 2h = 2 hours ago.",
+        show_default=False,
+    ),
 ]
 Signature = Annotated[
     str | None,
-    typer.Option("--signature", metavar="SIGNATURE", help="Only this group of `failed groups`.", show_default=False),
+    typer.Option(
+        "--signature", metavar="SIGNATURE", help="Only jobs of this group; see `failed groups`.", show_default=False
+    ),
 ]
-AllFailed = Annotated[bool, typer.Option("--all", help="All failed jobs, of all queues or those of --queue.")]
+AllFailed = Annotated[bool, typer.Option("--all", help="All failed jobs, in all queues or in --queue.")]
 For = Annotated[
     str | None,
-    typer.Option("--for", metavar="DURATION", help="End by itself after this time.", show_default=False),
+    typer.Option("--for", metavar="DURATION", help="End automatically after this time.", show_default=False),
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for other people.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Reason, shown to other people.", show_default=False)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 App = Annotated[
     str | None,
@@ -70,7 +86,7 @@ Queues = Annotated[
     typer.Option(
         "--queue",
         metavar="QUEUE,…",
-        help="Queues to serve, the first one first [those of the jobs].",
+        help="Queues to serve, by priority [queues of the declared jobs].",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""How answers are printed: JSON for programs, plain text for people. Data goes to stdout, all else to stderr."""
+"""Prints answers: JSON for programs, plain text for people. Data goes to stdout, everything else to stderr."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ import typer
 from delayq.core.errors import InvalidInput
 
 PROGRESS_EVERY: Final = 2.0
-"""Seconds between two lines about a long operation."""
+"""Seconds between two progress lines of a long operation."""
 
 
 def print_json(value: Any) -> None:
@@ -20,12 +20,12 @@ def print_json(value: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print one line for people. Control characters of ids and messages are escaped."""
+    """Print one line of text. Control characters in ids and messages are escaped."""
     sys.stdout.write(printable(text) + "\n")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows in aligned columns; numbers stand to the right."""
+    """Print rows in aligned columns. Numbers are aligned to the right."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[n]) for row in [list(header), *cells]) for n in range(len(header))]
     for row in [list(header), *cells]:
@@ -37,20 +37,22 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def print_note(text: str) -> None:
-    """Print one line about what was done, on stderr."""
+    """Print a note for people on stderr."""
     print(f"delayq: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def confirm(deed: str, *, yes: bool) -> None:
-    """Ask on the terminal before something is lost, unless `yes`. `deed` is 'Drop 12 jobs of the queue orders'.
+    """Ask for confirmation on the terminal, unless `yes`. An example of `deed`: 'Drop 12 jobs of the queue orders'.
 
-    Raises InvalidInput when there is no terminal, and typer.Abort for any answer but yes.
+    Raises InvalidInput without a terminal, and typer.Abort if the answer is not yes.
     """
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidInput(
-            f"{printable(deed)}? There is no terminal to ask on, so nothing was done.", hint="Add --yes.", field="yes"
+            f"{printable(deed)}? Nothing was done: confirmation needs a terminal.",
+            hint="Add --yes.",
+            field="yes",
         )
     print(f"{printable(deed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -58,19 +60,19 @@ def confirm(deed: str, *, yes: bool) -> None:
 
 
 class Progress:
-    """Tells on stderr how far a long operation is, now and then. `done` follows the number: 'dropped'."""
+    """Prints the progress of a long operation on stderr, every 2 s. `done` follows the number, such as 'dropped'."""
 
     def __init__(self, done: str) -> None:
         self._done = done
         self._tell_at = time.monotonic() + PROGRESS_EVERY
 
     def tell(self, number: int) -> None:
-        """Tell the number, when it is time."""
+        """Print the number, unless a line was printed less than 2 s ago."""
         if time.monotonic() >= self._tell_at:
             print_note(f"{number:,} {self._done} …")
             self._tell_at = time.monotonic() + PROGRESS_EVERY
 
 
 def printable(text: str) -> str:
-    """Return text without what rewrites a terminal: control characters and direction marks are escaped."""
+    """Escape control characters and direction marks in text, because a terminal would act on them."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -1,4 +1,4 @@
-"""Payloads that are given on the command line: in words, from a file, or from stdin."""
+"""Reads payloads of the command line: as text, from a file, or from stdin."""
 
 import sys
 from pathlib import Path
@@ -7,13 +7,13 @@ import msgspec
 
 from delayq.core.errors import InvalidInput
 
-_EXAMPLE = """An example: --data '{"order_id": 42}'."""
+_EXAMPLE = """Example: --data '{"order_id": 42}'."""
 
 
 def read_payload(text: str) -> bytes:
-    """Return a payload that is JSON; it is sent byte for byte. `text`: JSON, @FILE, or - for stdin.
+    """Return a JSON payload, which is sent byte for byte. `text`: JSON, @FILE, or - for stdin.
 
-    A file keeps secrets out of the list of processes, and may be larger than what a shell passes on.
+    A file keeps secrets out of the process list, and may be larger than an argument of the shell.
     """
     if text == "-":
         source, raw = "--data -", sys.stdin.buffer.read()
@@ -23,10 +23,10 @@ def read_payload(text: str) -> bytes:
         source, raw = "--data", text.encode("utf-8", "surrogateescape")
     try:
         if not raw.strip():
-            raise InvalidInput(f"{source} is no JSON: it is empty.", hint=_EXAMPLE, field="data")
+            raise InvalidInput(f"{source} is not JSON: it is empty.", hint=_EXAMPLE, field="data")
         msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(f"{source} is no JSON: {error}.", hint=_EXAMPLE, field="data") from None
+        raise InvalidInput(f"{source} is not JSON: {error}.", hint=_EXAMPLE, field="data") from None
     return raw
 
 
@@ -35,5 +35,5 @@ def _read_file(text: str) -> bytes:
         return Path(text[1:]).read_bytes()
     except OSError as error:
         raise InvalidInput(
-            f"--data {text} cannot be read: {error.strerror}.", hint="Name a file that holds JSON.", field="data"
+            f"--data {text} cannot be read: {error.strerror}.", hint="Name a file with JSON.", field="data"
         ) from None

@@ -1,4 +1,4 @@
-"""Which failed jobs a command means: some ids, or all that fit. Without --queue those of all queues."""
+"""Selects the failed jobs of a command, by id or by filters. Without --queue, all queues are searched."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,20 +15,20 @@ from delayq.core.views import JobInfo
 
 
 class Refusals:
-    """Tells errors that concern one job or one queue and keep the command from no other. The worst is the exit code."""
+    """Prints errors of single jobs or queues, after which the command continues. The highest exit code is kept."""
 
     def __init__(self) -> None:
         self.exit_code = ExitCode.OK
 
     def tell(self, error: DelayqError) -> None:
-        """Tell an error on stderr."""
+        """Print an error on stderr."""
         print_note(sentence_of(error))
         self.exit_code = max(self.exit_code, error.exit_code)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The failed jobs that a command names: some ids, or all. The other fields narrow them down."""
+    """The failed jobs that a command selects, by `ids` or by filters. `is_all`: select all without a filter."""
 
     ids: Sequence[str] = ()
     is_all: bool = False
@@ -40,12 +40,12 @@ class Selection:
 
     @property
     def narrowing(self) -> dict[str, str]:
-        """The options that narrow it down, with their values; --queue is not among them."""
+        """The filter options with their values, except for --queue."""
         options = {"--name": self.name, "--since": self.since, "--until": self.until, "--signature": self.signature}
         return {option: value for option, value in options.items() if value is not None}
 
     def check(self) -> None:
-        """Raise InvalidInput unless ids are given, or else --all or an option that narrows it down."""
+        """Raise InvalidInput unless either ids, or --all or a filter, are given."""
         narrowing = [*self.narrowing, *(["--all"] if self.is_all else [])]
         if self.ids and narrowing:
             raise InvalidInput(f"Ids and {narrowing[0]} are both given.", hint="Leave out one of them.")
@@ -56,7 +56,7 @@ class Selection:
             )
 
     def queues(self, client: DelayQ) -> list[str]:
-        """Return the queues that are meant; raises QueueNotFound."""
+        """Return the queues to search. Raises QueueNotFound."""
         if not self.queue:
             return client.queues()
         named = parse_queues(*self.queue)
@@ -65,7 +65,7 @@ class Selection:
         return named
 
     def jobs(self, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
-        """Go through the failed jobs that fit, queue by queue. A queue that cannot be read is a refusal."""
+        """Yield the matching failed jobs, queue by queue. A queue that cannot be read becomes a refusal."""
         for queue in self.queues(client):
             try:
                 yield from client.iter_failed(
@@ -75,7 +75,7 @@ class Selection:
                 refusals.tell(error)
 
     def counts(self, client: DelayQ) -> dict[str, int]:
-        """Count the failed jobs that fit in each queue that has any."""
+        """Return the number of matching failed jobs by queue, without zeros."""
         if self.narrowing:
             return dict(Counter(job.queue for job in self.jobs(client, Refusals())))
         if not self.queue:
@@ -85,9 +85,9 @@ class Selection:
         return {one.queue: one.failed for one in found if one.failed}
 
     def find(self, client: DelayQ, job_id: str) -> JobInfo:
-        """Return a failed job of the queues named, else of any queue.
+        """Return a failed job from the given queues, or from any queue.
 
-        Raises JobNotFound, JobNotFailed, and InvalidInput when it has failed in several queues.
+        Raises JobNotFound, JobNotFailed, and InvalidInput if jobs with this id have failed in several queues.
         """
         found = self._with_id(client, job_id)
         failed = [job for job in found if job.state == "failed"]
@@ -117,7 +117,7 @@ class Selection:
         return [job for job in found if job is not None]
 
     def __str__(self) -> str:
-        """For a question and for the audit log: 'failed jobs of orders with --name order.*'."""
+        """Return the text for questions and the audit log: 'failed jobs of orders with --name order.*'."""
         if self.ids:
             more = len(self.ids) - 20
             return ", ".join(self.ids[:20]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The state of one run of the command line: its root options, and the settings that they are a part of."""
+"""One run of the command line: its root options and its settings."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
 from delayq.core.names import check_queue
-from delayq.settings.connections import route_of
+from delayq.settings.connections import Routes, destination
 from delayq.settings.model import Settings, load_settings
 from delayq.settings.sources import flag_of
 
@@ -28,7 +28,7 @@ audit: Final = logging.getLogger("delayq.audit")
 
 @dataclass
 class Deed:
-    """A change that a person makes. `outcome` is what became of it."""
+    """A change for the audit log. `outcome` is set when the change is done."""
 
     what: str
     on: str
@@ -38,48 +38,54 @@ class Deed:
 
 @dataclass
 class CliSession:
-    """The root options of one run: what they say of settings, None for nothing, and whether chatter is left out."""
+    """The root options of one run. `given`: options that are settings; None = not given. `quiet`: leave out hints."""
 
     given: Mapping[str, object]
     quiet: bool = False
 
     def root_words(self) -> list[str]:
-        """Return the root options as they were given, for another run of the command line."""
+        """Return the root options as words for another run of the command line."""
         said = {name: str(value) for name, value in self.given.items() if value is not None}
         level = {"DEBUG": ["-v"], "WARNING": ["-q"]}.get(said.pop("log_level", ""), [])
         return level + [word for name, value in said.items() for word in (flag_of(name), value)]
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the chosen connection; raises ConfigError."""
+        """The settings of the chosen connection. Raises ConfigError."""
         return load_settings(**self.given).chosen()
 
     def routed(self, job_name: str) -> Settings:
-        """Return the settings with the connection and queue to which [routes] send a job; raises ConfigError.
+        """Return the settings for a job, with the connection and queue of its route. Raises ConfigError.
 
-        A connection or url that this command was given goes before that of the route.
+        A connection or url on the command line overrides the connection of the route.
         """
         of_all = self.with_given()
-        route = route_of(of_all.routes, job_name)
-        is_elsewhere = route.connection and not (self.given.get("connection") or self.given.get("url"))
-        chosen = of_all.of_connection(route.connection or "") if is_elsewhere else of_all.chosen()
-        return chosen.model_copy(update={"queue": route.queue}) if route.queue else chosen
+        is_given = self.given.get("connection") or self.given.get("url")
+        to = destination(
+            job_name,
+            Routes(of_all.routes),
+            queue=None,
+            connection=of_all.connection if is_given else None,
+            default_connection=of_all.connection,
+        )
+        settings = of_all.of_connection(to.connection)
+        return settings if to.queue is None else settings.model_copy(update={"queue": to.queue})
 
     def queue_or_default(self, queue: str | None) -> str:
-        """Return the queue that a command names, or the default one. Raises InvalidInput for '': an unset variable."""
+        """Return the given queue, or the default queue. Raises InvalidInput for '', as from an unset variable."""
         return self.settings.queue if queue is None else check_queue(queue)
 
     def with_given(self, **given: object) -> Settings:
-        """Return the settings of all connections, with what this command was given; raises ConfigError."""
+        """Return the settings of all connections, with the options of this command. Raises ConfigError."""
         return load_settings(**self.given, **given)
 
     @cached_property
     def embedded(self) -> "EmbeddedServer":
-        """The embedded server of this project, which need not run; raises ConfigError."""
+        """The embedded server of this project, running or not. Raises ConfigError."""
         return embedded_of(self.settings)
 
     def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
-        """Return settings with a url. Without one, find or start the embedded server; a start is a line on stderr.
+        """Return settings with a url. Without one, find or start the embedded server. A start prints a line on stderr.
 
         Raises ConfigError, BackendUnavailable.
         """
@@ -91,14 +97,14 @@ class CliSession:
         return settings.model_copy(update={"url": SecretStr(server.url)})
 
     def client(self) -> DelayQ:
-        """Return a client; raises ConfigError."""
+        """Return a client. Raises ConfigError, BackendUnavailable."""
         return DelayQ(settings=self.with_server(self.settings))
 
     @contextmanager
     def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:
-        """Write one line to the log `delayq.audit` after a change: by which user, what, on what, why, the outcome.
+        """After a change, write one line to the log `delayq.audit`: user, change, target, reason and outcome.
 
-        The log is shown where the logging of the process is set up to show it.
+        The line is shown only if the logging of the process shows this logger.
         """
         deed = Deed(what, on, reason)
         try:
@@ -114,21 +120,21 @@ class CliSession:
 
 
 def embedded_of(settings: Settings) -> "EmbeddedServer":
-    """Return the embedded server of the project that settings belong to, which need not run; raises ConfigError."""
-    from delayq.redis.embedded.server import EmbeddedServer  # needed for no other server
+    """Return the embedded server of the project of these settings, running or not. Raises ConfigError."""
+    from delayq.redis.embedded.server import EmbeddedServer  # only this server needs it
 
     return EmbeddedServer.of_project(settings)
 
 
 def session_of(context: typer.Context) -> CliSession:
-    """Return the session that the root command made."""
+    """Return the session of the root command."""
     session: CliSession = context.obj
     return session
 
 
 @contextmanager
 def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
-    """Raise QueueNotFound in the place of JobNotFound when the queue that the user named is not known either."""
+    """Raise QueueNotFound instead of JobNotFound if the queue that the user named is unknown too."""
     try:
         yield
     except JobNotFound:
@@ -138,9 +144,9 @@ def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
 
 
 def check_queue_known(client: DelayQ, queue: str) -> None:
-    """Raise QueueNotFound for a queue that is not listed and of which Redis holds nothing: its name may be misspelt.
+    """Raise QueueNotFound if a queue is not listed and has no data in Redis, because its name may be misspelt.
 
-    For a user that may not read the list of queues, every queue counts as known.
+    Every queue counts as known for a Redis user without access to the list of queues.
     """
     (stats,) = client.stats(queue)
     if stats.lease_ms or stats.scheduled or stats.ready or stats.reserved or stats.failed or stats.completed:
@@ -154,7 +160,7 @@ def check_queue_known(client: DelayQ, queue: str) -> None:
 
 
 def _user() -> str:
-    """Return who runs this command: the login that `sudo` hides, and the machine."""
+    """Return the user as login@host. Behind `sudo`, this is the login of the person."""
     import getpass  # only the audit log needs it
 
     try:

@@ -1,4 +1,4 @@
-"""What a command prints about a change that was not confirmed, or whose answer was lost."""
+"""Output for a change that was not confirmed, or whose reply was lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,29 +6,31 @@ from typing import Any
 
 from delayq.cli.output import print_json, print_text
 from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
+from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
 
 
 @contextmanager
 def unsure_change(
     id: str, queue: str, tell: Callable[[Any], None], *, as_json: bool, check: str = "delayq show {id} --queue {queue}"
 ) -> Iterator[None]:
-    """Print what is known of the change of a job, and let the error go on with the command that checks it.
+    """Print the known outcome of a change, and re-raise the error with a hint that names the command to check it.
 
-    `tell` prints the answer of a change that is in effect but not confirmed. A lost answer is printed as `unknown`.
+    `tell` prints the answer of a change that is in effect but not confirmed. If the reply was lost, the printed outcome
+    is `unknown`.
     """
     try:
         yield
     except NotConfirmed as error:
         tell(error.done[0])
-        _set_hint(error, f"It is in effect: {check.format(id=id, queue=queue)}")
+        _set_hint(error, f"The change is in effect. Check it: {check.format(id=id, queue=queue)}")
         raise
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
         if as_json:
-            print_json({**({"id": known_id} if known_id else {}), "queue": queue, "outcome": "unknown"})
+            print_json(OutcomeShape(known_id, queue, "unknown") if known_id else QueueOutcomeShape(queue, "unknown"))
         else:
             print_text(f"{known_id or queue}  unknown")
-        _set_hint(error, f"Look before you repeat it: {check.format(id=known_id, queue=queue)}")
+        _set_hint(error, f"Check before you repeat it: {check.format(id=known_id, queue=queue)}")
         raise
 
 

@@ -13,7 +13,7 @@ from delayq.core.backoff import DEFAULT, Backoff, from_wire
 from delayq.core.control_flow import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
-from delayq.core.options import DEFAULTS
+from delayq.core.options import DEFAULTS, Options
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
 """For so long a job that this release cannot read waits without costing attempts: newer workers may be on their way."""
@@ -70,6 +70,16 @@ class GiveUp:
 
 Outcome = Done | RunAgain | GiveUp
 DONE: Final = Done()
+
+
+def default_policy(options: Options) -> Policy:
+    """Return the policy of jobs whose handlers declare none."""
+    return Policy(
+        tries=options.tries,
+        backoff=options.backoff,
+        timeout_ms=options.timeout_ms,
+        retention_ms=options.retention_ms,
+    )
 
 
 def policy_of(envelope: Envelope, declared: Policy) -> Policy:

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Final
 
-from delayq.core.display import mask_url
+from delayq.backends.registry import backend_of
 from delayq.core.errors import ConfigError
 from delayq.jobs.registry import registry
 from delayq.manager import Connection, Manager, current_manager, manager_that_was_set, set_manager
@@ -70,7 +70,7 @@ def settings_of_application(settings: Settings) -> Settings:
         return settings.model_copy(update=mine)
     if settings.url is None:
         return settings.model_copy(update={"url": said.url, "prefix": said.prefix, "queue": said.queue})
-    if (settings.must_have_url(), settings.prefix) != (said.must_have_url(), said.prefix):
+    if not backend_of(settings).shares_jobs_with(backend_of(said)):
         raise ConfigError(
             f"The worker would serve {_shown(settings)}, but the application sends its jobs to {_shown(said)}.",
             hint="Give both the same: set DELAYQ_URL for both, or for neither.",
@@ -92,12 +92,8 @@ def queues_of_application() -> list[str]:
     """
     manager = current_manager()
     chosen = manager.connection()
-    queues = {
-        manager.queue_of(name, options.queue, options.connection)
-        for name, options in registry.declared().items()
-        if _is_same_redis(manager.connection_of(name, options.connection), chosen)
-    }
-    return sorted(queues) or [chosen.settings.queue]
+    here = [queue for one, queue in _destinations(manager) if one.backend.shares_jobs_with(chosen.backend)]
+    return sorted(set(here)) or [chosen.settings.queue]
 
 
 def connections_elsewhere() -> list[str]:
@@ -107,13 +103,16 @@ def connections_elsewhere() -> list[str]:
     """
     manager = current_manager()
     chosen = manager.connection()
-    used = (manager.connection_of(name, options.connection) for name, options in registry.declared().items())
-    return sorted({one.name for one in used if not _is_same_redis(one, chosen)})
+    used = [connection for connection, _ in _destinations(manager)]
+    return sorted({one.name for one in used if not one.backend.shares_jobs_with(chosen.backend)})
 
 
-def _is_same_redis(one: Connection, other: Connection) -> bool:
-    """Whether a worker of one connection finds the jobs of the other one."""
-    return (one.settings.url, one.settings.prefix) == (other.settings.url, other.settings.prefix)
+def _destinations(manager: Manager) -> list[tuple[Connection, str]]:
+    """Return the connection and the queue of each declared job."""
+    return [
+        manager.destination(name, queue=options.queue, connection=options.connection)
+        for name, options in registry.declared().items()
+    ]
 
 
 def _hint_for(given: str) -> str:
@@ -131,4 +130,4 @@ def _sentence(error: BaseException) -> str:
 
 
 def _shown(settings: Settings) -> str:
-    return f"{mask_url(settings.must_have_url())} (prefix {settings.prefix})"
+    return f"{backend_of(settings).where} (prefix {settings.prefix})"

@@ -6,17 +6,13 @@ from delayq.jobs.options import JobOptions
 from delayq.manager import Connection, current_manager
 
 
-def place_of(name: str, options: JobOptions) -> tuple[Connection, str]:
-    """Return the connection and the queue to which jobs of a name are sent that say nothing else."""
-    manager = current_manager()
-    route = manager.route_of(name)
-    connection = manager.connection(options.connection or route.connection)
-    return connection, options.queue or route.queue or connection.settings.queue
+def _destination(name: str, options: JobOptions) -> tuple[Connection, str]:
+    return current_manager().destination(name, queue=options.queue, connection=options.connection)
 
 
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
     """Cancel a job in the queue of its name; raises FoundElsewhere when another queue has the id."""
-    connection, queue = place_of(name, options)
+    connection, queue = _destination(name, options)
     answer = connection.client.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
         connection.client.look_elsewhere(job_id, queue=queue)
@@ -25,7 +21,7 @@ def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) ->
 
 async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
     """Cancel a job, awaited; see `cancel_job`."""
-    connection, queue = place_of(name, options)
+    connection, queue = _destination(name, options)
     answer = await connection.aclient.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
         await connection.aclient.look_elsewhere(job_id, queue=queue)
@@ -34,7 +30,7 @@ async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: b
 
 def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
     """Return a job in the queue of its name, or None; raises FoundElsewhere when another queue has the id."""
-    connection, queue = place_of(name, options)
+    connection, queue = _destination(name, options)
     info = connection.client.get(job_id, queue=queue)
     if info is None:
         connection.client.look_elsewhere(job_id, queue=queue)
@@ -43,7 +39,7 @@ def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
 
 async def afind_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
     """Find a job, awaited; see `find_job`."""
-    connection, queue = place_of(name, options)
+    connection, queue = _destination(name, options)
     info = await connection.aclient.get(job_id, queue=queue)
     if info is None:
         await connection.aclient.look_elsewhere(job_id, queue=queue)

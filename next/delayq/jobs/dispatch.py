@@ -191,13 +191,16 @@ def plan(job: Sendable, manager: Manager) -> Planned:
     message, said = job._message(), job._said()
     options = message.options
     check_said(said, job_name=message.name)
-    route = manager.route_of(message.name)
-    connection = manager.connection_of(message.name, said.get("connection") or options.connection)
+    connection, queue = manager.destination(
+        message.name,
+        queue=options.queue if said.get("queue") is None else said["queue"],
+        connection=said.get("connection") or options.connection,
+    )
     conflict = said.get("on_conflict") or "keep"
     if not message.may_go():
         return Planned(message.name, connection, None, conflict)
     words: dict[str, Any] = {name: value for name, value in said.items() if name in _OF_SPEC and value is not None}
-    words.setdefault("queue", options.queue or route.queue)
+    words["queue"] = queue
     spec = with_options(JobSpec(name=message.name, data=message.write(), **words), options.when_sent())
     if added := manager.headers_for(spec):
         spec = msgspec.structs.replace(spec, headers={**added, **(spec.headers or {})})

@@ -1,17 +1,23 @@
-"""The session of a client: the connection, the names of keys, the options."""
+"""The session of a client: the connection, the names of keys, the options, the routes."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
 
-from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, NotConfirmed
+import msgspec
+
+from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, InvalidInput, NotConfirmed
+from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Call, command, read, value_of
 from delayq.redis.calls.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
+from delayq.settings.connections import Routes, destination
 
 T = TypeVar("T")
+
+NO_ROUTES: Final = Routes({})
 
 MAX_SEARCHED: Final = 200
 """Queues in which an id is looked for when the caller named none."""
@@ -23,12 +29,33 @@ CONFIRM_MS: Final = 1_500
 class Session:
     """One client's connection to one server. Threads, or event loops, may share it."""
 
-    def __init__(self, executor: Executor, keys: Keys, options: Options) -> None:
+    def __init__(
+        self, executor: Executor, keys: Keys, options: Options, *, routes: Routes = NO_ROUTES, connection: str = ""
+    ) -> None:
+        """`connection`: the name of this connection in the settings; '' = the default connection."""
         self.executor = executor
         self.keys = keys
         self.options = options
+        self._routes = routes
+        self._connection = connection
         self._listed: set[str] = set()
         self._told_unlisted: set[str] = set()
+
+    def routed(self, spec: JobSpec) -> JobSpec:
+        """Return a spec with the queue of its route, if it has no queue.
+
+        Raises InvalidInput if the route leads to another connection than this one.
+        """
+        if spec.queue is not None or not self._routes.table:
+            return spec
+        to = destination(spec.name, self._routes, queue=None, connection=None, default_connection=self._connection)
+        if to.connection != self._connection:
+            raise InvalidInput(
+                f"A route sends the job {spec.name!r} to the connection {to.connection!r}, not to that of this client.",
+                hint="Use `dispatch`, which follows routes to other connections, or name the queue: queue=.",
+                field="name",
+            )
+        return spec if to.queue is None else msgspec.structs.replace(spec, queue=to.queue)
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes something, and wait for the durability of the options.

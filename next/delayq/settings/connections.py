@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -37,10 +37,41 @@ class Route(BaseModel):
         return {"queue": value} if isinstance(value, str) else value
 
 
-Routes = Mapping[str, Route]
-"""Routes by a pattern of job names, such as 'order.*'. The first matching pattern is used."""
+class Routes:
+    """Routes by a pattern of job names, such as 'order.*'. The first matching pattern is used.
+
+    Threads may share one.
+    """
+
+    def __init__(self, table: Mapping[str, Route]) -> None:
+        self.table = dict(table)
+
+    def add(self, pattern: str, route: Route) -> None:
+        """Add a route in front of the others. It replaces a route with the same pattern."""
+        self.table = {pattern: route, **{known: one for known, one in self.table.items() if known != pattern}}
+
+    def of(self, job_name: str) -> Route:
+        """Return the route of a job, or an empty route if no pattern matches."""
+        return next((route for pattern, route in self.table.items() if fnmatchcase(job_name, pattern)), Route())
 
 
-def route_of(routes: Routes, job_name: str) -> Route:
-    """Return the route of a job, or an empty route if no pattern matches."""
-    return next((route for pattern, route in routes.items() if fnmatchcase(job_name, pattern)), Route())
+class Destination(NamedTuple):
+    """The connection to which a job is sent, by name, and its queue there; None = default queue of the connection."""
+
+    connection: str
+    queue: str | None
+
+
+def destination(
+    job_name: str, routes: Routes, *, queue: str | None, connection: str | None, default_connection: str
+) -> Destination:
+    """Decide where a job is sent.
+
+    `queue` and `connection` are those of the call, or else those that the job declares; None = neither names one. The
+    route of the job comes next, then the default connection.
+    """
+    route = routes.of(job_name) if queue is None or connection is None else Route()
+    return Destination(
+        connection=(route.connection or default_connection) if connection is None else connection,
+        queue=route.queue if queue is None else queue,
+    )

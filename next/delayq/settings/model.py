@@ -155,6 +155,12 @@ class Settings(BaseSettings):
         """True if the embedded server is used: no url is set, and the embedded server is allowed."""
         return self.url is None and self.embedded == "auto"
 
+    @property
+    def driver(self) -> str:
+        """The driver of the chosen connection."""
+        table = self.connections.get(self.connection)
+        return "redis" if table is None else table.driver
+
     def of_connection(self, name: str) -> Self:
         """Return the settings for a named connection; '' means these settings. Raises ConfigError."""
         if not name:
@@ -166,8 +172,8 @@ class Settings(BaseSettings):
                 hint=f"Known connections: {known}. To add it, write a table [connections.{name}] in delayq.toml.",
                 field="connection",
             )
-        said = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
-        return self.model_copy(update=said)
+        own = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
+        return self.model_copy(update={**own, "connection": name})
 
     def chosen(self) -> Self:
         """Return the settings for the default connection, named by `connection`. Raises ConfigError."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, DeliveryRef, EntryKey
+from delayq.backends.protocol import MAX_ENTRY_BYTES, Delivery, DeliveryRef, EntryKey
 
 CAPACITY: Final = 1024
 
@@ -33,7 +33,7 @@ _STATE: Final = 0
 _ORDER: Final = 1
 _USE: Final = 2
 _LIMIT: Final = 8
-_NAMES: Final = struct.Struct("<H41s255s")
+_NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s255s")
 _NAMES_AT: Final = 16
 _SLOT_SIZE: Final = 320
 
@@ -89,10 +89,12 @@ class SlotTable:
     # -- the child -----------------------------------------------------------------------------------------------------
 
     def write(self, slot: int, delivery: Delivery) -> None:
-        """Record a new delivery as waiting."""
+        """Record a new delivery as waiting. Raises ValueError for an entry id that is too long."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
-        queue = self._numbers[delivery.queue]
-        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, delivery.entry.encode(), delivery.id.encode())
+        queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
+        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode())
         self._floats[(start + _LIMIT) // 8] = 0.0
         self._memory[start + _ORDER] = 0
         self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1

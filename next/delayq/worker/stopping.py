@@ -25,13 +25,19 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 class Stopping:
     """Whether, why and how far a worker is on its way out. An order to stop is never taken back."""
 
-    def __init__(self, options: WorkerOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        last_restart_ms: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._clock = clock
         self._started_at = clock()
         self._first_signal: tuple[int, float] | None = None
         self._end_at: float | None = None
-        self._restart_ms: int | None = None
+        self._last_restart_ms = last_restart_ms
         self.code = ExitCode.OK
 
     @property
@@ -102,13 +108,7 @@ class Stopping:
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
         """Return words for the log when all workers were asked to restart since this one began; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
-        if self._restart_ms is None or latest < self._restart_ms:
-            return ""
-        return "all workers were asked to restart" if latest > self._restart_ms else ""
-
-    def know_restart(self, restart_ms: int | None) -> None:
-        """Remember when all workers were asked to restart before this one began."""
-        self._restart_ms = restart_ms or 0
+        return "all workers were asked to restart" if latest > self._last_restart_ms else ""
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:

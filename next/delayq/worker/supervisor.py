@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final, Protocol
 
 from delayq.core.outages import Outages
-from delayq.worker.children import EARLY_DEATH, ChildProcess, Children, Pause
-from delayq.worker.processes import WATCHED, fork, reap, send, wait_for_signal
+from delayq.worker.children import ChildProcess, Children
+from delayq.worker.processes import WATCHED, reap, wait_for_signal
+from delayq.worker.sidecar import Sidecar
 from delayq.worker.stopping import Stopping
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -28,37 +29,6 @@ class Role(Protocol):
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Do what is due. Return whether anything was."""
         ...
-
-
-class Sidecar:
-    """The process with the loops."""
-
-    def __init__(self, main: Callable[[], int] | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._main = main
-        self._clock = clock
-        self._started_at = self._fork_at = 0.0
-        self._pause = Pause()
-        self.process_id: int | None = None
-
-    def spawn(self) -> None:
-        """Fork it when it is missing."""
-        now = self._clock()
-        if self._main is not None and self.process_id is None and now >= self._fork_at:
-            self._started_at = now
-            self.process_id = fork(self._main, title="delayq-mover")
-
-    def ended(self, process_id: int, code: int) -> None:
-        """Note that a process has ended, if it was this."""
-        if process_id == self.process_id:
-            now = self._clock()
-            pause = self._pause.after_death(is_early=now - self._started_at <= EARLY_DEATH)
-            logger.warning("the mover and janitor process ended with %d; it is started again in %g s", code, pause)
-            self.process_id, self._fork_at = None, now + pause
-
-    def stop(self) -> None:
-        """End it: each of its calls is one script."""
-        if self.process_id is not None:
-            send(self.process_id, signal.SIGTERM)
 
 
 class Supervisor:

@@ -8,6 +8,7 @@ import redis
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
+from delayq.manager import set_manager
 from delayq.redis import session
 from delayq.redis.connection.executor import Executor
 
@@ -23,6 +24,13 @@ def logging_as_it_was() -> Iterator[None]:
     yield
     logger.handlers[:], logger.propagate = before[0], before[2]
     logger.setLevel(before[1])
+
+
+@pytest.fixture(autouse=True)
+def no_manager_of_another_test() -> Iterator[None]:
+    """Forget the manager that `work` and `schedule --app` share with the application, because it has a url."""
+    yield
+    set_manager(None)
 
 
 @pytest.fixture

@@ -161,9 +161,9 @@ def test_a_discard_is_done(command: Command, client: DelayQ) -> None:
 @pytest.mark.parametrize(
     ("others", "code", "state", "told"),
     [
-        ("retry", 4, "scheduled", "is done here, but it was retried meanwhile, so it was not dropped."),
-        ("retry and archive", 4, "failed", "is done here, but it was retried meanwhile, so it was not dropped."),
-        ("forget", 0, None, "The job 'order-42' was forgotten meanwhile."),
+        ("retry", 4, "scheduled", "is done here, but another program has retried it, so it was not dropped."),
+        ("retry and archive", 4, "failed", "is done here, but another program has retried it, so it was not dropped."),
+        ("forget", 0, None, "The job 'order-42' is done here. Another program has already dropped the failed job."),
     ],
 )
 def test_what_others_did_meanwhile_is_told(  # noqa: PLR0917
@@ -188,7 +188,7 @@ def test_a_debugger_stops_where_the_handler_raised(command: Command, client: Del
         (("waits",), 4, "The job 'waits' in the queue 'orders' is scheduled, not failed."),
         (("stranger",), 2, "The application shop declares no job 'order.clos'. Did you mean order.close?"),
         (("close", "--data", '{"order": 1}'), 2, "unknown field `order`"),
-        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so there is nothing to run."),
+        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so it cannot run."),
     ],
 )
 def test_a_refusal_is_one_sentence_and_nothing_runs(  # noqa: PLR0917
@@ -234,7 +234,7 @@ def test_the_setting_app_alone_loads_nothing(command: Command) -> None:
 def test_a_worker_leaves_the_jobs_of_other_connections_and_says_so(command: Command) -> None:
     own = command("work", "--app", "shop", "--stop-when-empty")
     assert "delayq: working on default, orders, one job at a time" in own.stderr
-    told = "delayq: Jobs of the connection reports need a worker of their own: --connection reports.\n"
+    told = "delayq: Jobs of the connection reports need their own worker with --connection reports.\n"
     assert told in own.stderr
     command("schedule", "report.build", "--data", '{"day": "today"}', "--app", "shop")
     reports = command("--connection", "reports", "work", "--app", "shop", "--stop-when-empty")

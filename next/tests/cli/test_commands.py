@@ -33,7 +33,7 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
     [
         (("schedule", "x", "--in", "soon"), 2, "delay 'soon' is no duration"),
         (("schedule", "x", "--queue", ""), 2, "The queue '' has no valid name"),
-        (("schedule", "x", "--data", "{"), 2, "--data is no JSON"),
+        (("schedule", "x", "--data", "{"), 2, "--data is not JSON"),
         (("show", "nope"), 3, "No job 'nope' is known"),
         (("--url", "http://host", "stats"), 2, "is no address of a Redis"),
         (("work",), 2, "No application is named"),

@@ -128,7 +128,7 @@ def test_a_worker_serves_the_connection_that_is_named(shop: Path, server: redis.
         (("--config", "nope.toml", "stats"), "", "The settings file HERE/nope.toml does not exist."),
         (("--connection", "nope", "stats"), "", "Unknown connection 'nope'. Known connections: none."),
         (("--prefix", "{}", "config", "show"), "", "--prefix cannot be used: '{}': String should match pattern"),
-        (("-v", "-q", "stats"), "", "-v and -q are both given. Drop one."),
+        (("-v", "-q", "stats"), "", "-v and -q are both given. Leave out one of them."),
     ],
 )
 def test_a_refusal_is_one_sentence_and_exit_code_2(

@@ -62,7 +62,7 @@ def test_list_shows_all_queues_with_their_errors(run: Run, failures: DelayQ) -> 
     table = run("failed", "list", "--limit", "1")
     assert table.stdout.splitlines()[1].split()[:3] == ["mail-1", "mail", "mail"]
     assert table.stdout.splitlines()[1].endswith("Archived: no address")
-    assert table.stderr == "delayq: There are more than 1; --limit shows more.\n"
+    assert table.stderr == "delayq: More than 1 jobs match; --limit shows more.\n"
 
 
 def test_queues_may_be_named_one_by_one(run: Run, failures: DelayQ) -> None:
@@ -76,7 +76,7 @@ def test_queues_may_be_named_one_by_one(run: Run, failures: DelayQ) -> None:
 def test_nothing_that_fits_is_told(run: Run, failures: DelayQ) -> None:
     for words in (("list", "--name", "refund"), ("groups", "--name", "refund")):
         end = run("failed", *words)
-        assert (end.exit_code, end.stderr) == (0, "delayq: No failed job fits.\n")
+        assert (end.exit_code, end.stderr) == (0, "delayq: No failed job matches.\n")
 
 
 def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures: DelayQ) -> None:
@@ -86,7 +86,7 @@ def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures:
     assert ids(run, "list", "--signature", large["signature"]) == ["close-3", "close-1", "close-2"]
     table = run("failed", "groups", "--queue", "mail", "--limit", "1")
     assert [line.split()[1:3] for line in table.stdout.splitlines()] == [["JOBS", "NAME"], ["1", "mail"]]
-    assert table.stderr == "delayq: There are more failed jobs than 1; --limit reads more.\n"
+    assert table.stderr == "delayq: More than 1 failed jobs match; --limit reads more.\n"
     retried = run("failed", "retry", "--signature", large["signature"])
     assert retried.stderr == "delayq: 3 jobs retried: 1 in mail, 2 in orders.\n"
 
@@ -97,7 +97,7 @@ def test_retry_all_means_the_queues_that_list_shows(run: Run, failures: DelayQ) 
     assert json.loads(retried.stdout.splitlines()[0]) == {"id": "mail-1", "queue": "mail", "outcome": "scheduled"}
     assert failed_by_queue(failures) == {"mail": 0, "orders": 0}
     again = run("failed", "retry", "--all")
-    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "delayq: No failed job fits.\n")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "delayq: No failed job matches.\n")
 
 
 def test_retry_all_of_one_queue_leaves_the_others(run: Run, failures: DelayQ) -> None:
@@ -165,12 +165,12 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
         {"queue": "mail", "dropped": 0},
         {"queue": "orders", "dropped": 0},
     ]
-    assert pruned.stderr.endswith("delayq: No failed job fits.\n")
+    assert pruned.stderr.endswith("delayq: No failed job matches.\n")
     flushed = run("failed", "flush", "--queue", "orders", "--yes")
     assert (flushed.exit_code, flushed.stdout) == (0, "orders  3 jobs dropped\n")
     assert flushed.stderr == "delayq: 3 dropped in orders …\ndelayq: 3 jobs dropped: 3 in orders.\n"
     assert failed_by_queue(failures) == {"mail": 2, "orders": 0}
-    assert run("failed", "flush", "--queue", "orders").stderr == "delayq: No failed job fits.\n"
+    assert run("failed", "flush", "--queue", "orders").stderr == "delayq: No failed job matches.\n"
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,17 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
         (("retry", "pay-1", "--name", "x"), 2, "Ids and --name are both given."),
         (("retry", "--all", "--rate", "fast"), 2, "--rate 'fast' is no rate."),
         (("retry", "--all", "--data", "{}"), 2, "--data is the payload of one job. Name one id."),
-        (("retry", "pay-1", "--data", "{"), 2, "--data is no JSON"),
+        (("retry", "pay-1", "--data", "{"), 2, "--data is not JSON"),
         (("forget",), 2, "No failed job is named."),
-        (("forget", "--all"), 2, "Drop 7 failed jobs (3 in mail, 4 in orders)? There is no terminal to ask on"),
-        (("flush",), 2, "so nothing was done. Add --yes."),
+        (
+            ("forget", "--all"),
+            2,
+            "Drop 7 failed jobs (3 in mail, 4 in orders)? Nothing was done: confirmation",
+        ),
+        (("flush",), 2, "Nothing was done: confirmation needs a terminal. Add --yes."),
         (("flush", "--queue", "ordres", "--yes"), 3, "No queue 'ordres' is known."),
         (("prune", "--older", "x", "--yes"), 2, "--older 'x' is no duration."),
-        (("prune", "--older", "0s", "--queue", "mail"), 2, "Drop 3 failed jobs (3 in mail)? There is no terminal"),
+        (("prune", "--older", "0s", "--queue", "mail"), 2, "Drop 3 failed jobs (3 in mail)? Nothing was done"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_its_exit_code(

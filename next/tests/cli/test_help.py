@@ -63,11 +63,11 @@ def test_the_help_of_a_command_has_an_example(run: Run, words: tuple[str, ...]) 
 
 def test_an_option_that_stands_before_the_command_is_told_so(run: Run) -> None:
     end = run("stats", "--url", "redis://localhost")
-    told = "No such option: --url. It stands before the command: delayq --url … stats"
+    told = "No such option: --url. Put it before the command: delayq --url … stats"
     assert (end.exit_code, told in end.stderr) == (2, True)
     end = run("queue", "show", "orders", "--prefix", "shop")
     assert (end.exit_code, "delayq --prefix … queue show" in end.stderr) == (2, True)
-    assert "stands before" not in run("stats", "--nothing").stderr
+    assert "before the command" not in run("stats", "--nothing").stderr
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
     client.archive("failed")
     monkeypatch.setenv("DELAYQ_DURABILITY", "replicas:1")
     end = run(*words, "--json")
-    assert f"It is in effect: {check}" in f"{end.exception} {end.stderr}"
+    assert f"The change is in effect. Check it: {check}" in f"{end.exception} {end.stderr}"
     assert json.loads(end.stdout).items() >= printed.items()
 
 
@@ -137,7 +137,7 @@ def test_a_change_with_a_lost_answer_is_printed_with_its_check(run: Run, change:
     with server_that_answers(b"") as silent:
         end = run("--url", silent, *words, "--json")
     assert isinstance(end.exception, OutcomeUnknown)
-    assert f"Look before you repeat it: {check}" in str(end.exception)
+    assert f"Check before you repeat it: {check}" in str(end.exception)
     assert json.loads(end.stdout) == {"id": check.split()[2], "queue": "default", "outcome": "unknown"}
 
 
@@ -164,7 +164,7 @@ def test_jobs_are_listed_by_name_and_retry(run: Run, client: DelayQ) -> None:
     assert listed(run, "--limit", "3") == ["close", "mail", "tried"]
     table = run("list", "--limit", "1")
     assert [line.split()[0] for line in table.stdout.splitlines()] == ["ID", "close"]
-    assert table.stderr == "delayq: There are more than 1; --limit shows more.\n"
+    assert table.stderr == "delayq: More than 1 jobs match; --limit shows more.\n"
 
 
 def test_upcoming_counts_what_falls_due(run: Run) -> None:

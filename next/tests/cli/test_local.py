@@ -143,7 +143,7 @@ def test_a_mover_names_the_embedded_server_and_outlives_its_death(start: Start) 
     assert move.stderr is not None
     server = server_here()
     where = f"Redis at {server.url}, embedded server, data in {server.data_dir}"
-    assert move.stderr.readline() == f"delayq: moving what is due in all queues; {where}\n"
+    assert move.stderr.readline() == f"delayq: moving due jobs in all queues; {where}\n"
     kill(server)
     run("schedule", "order.close", "--in", "100ms", "--id", "order-42")
     wait_until(lambda: json.loads(run("show", "order-42", "--json").stdout)["state"] == "ready")
@@ -155,6 +155,6 @@ def test_a_mover_names_the_embedded_server_and_outlives_its_death(start: Start) 
 def test_ctrl_c_ends_a_mover_in_good_order(start: Start) -> None:
     move = start("move")
     assert move.stderr is not None
-    assert "moving what is due" in move.stderr.readline()
+    assert "moving due jobs" in move.stderr.readline()
     move.send_signal(signal.SIGINT)
     assert (move.wait(timeout=60), move.stderr.read()) == (0, "")

@@ -38,10 +38,10 @@ def test_a_payload_that_cannot_be_used_is_wrong_use(tell: Tell, tmp_path: Path) 
     large.write_text(f'"{"x" * 300_000}"')
     for data, told in (
         (f"@{tmp_path}/none.json", f"--data @{tmp_path}/none.json cannot be read: No such file or directory."),
-        (f"@{broken}", f"--data @{broken} is no JSON: JSON is malformed"),
+        (f"@{broken}", f"--data @{broken} is not JSON: JSON is malformed"),
         (f"@{large}", "the limit is 262,144"),
-        ("", "--data is no JSON: it is empty."),
-        ("{", "--data is no JSON: "),
+        ("", "--data is not JSON: it is empty."),
+        ("{", "--data is not JSON: "),
     ):
         code, message = tell(*ORDER, "--data", data)
         assert (code, told in message) == (2, True), message

@@ -157,13 +157,13 @@ def test_counts_tell_what_keeps_all_workers_from_starting_jobs(run: Run, client:
 
 
 def test_counts_of_no_queue_tell_the_next_step(run: Run) -> None:
-    assert run("stats").stderr == "delayq: No queue is known yet; the first `delayq schedule` makes one.\n"
+    assert run("stats").stderr == "delayq: No queue is known yet; the first `delayq schedule` creates one.\n"
 
 
 def test_queues_that_stay_paused_are_told(run: Run, client: DelayQ) -> None:
     client.schedule("n", queue="orders", delay="1h")
     client.pause("orders")
-    assert run("resume", "--all").stderr == "delayq: Paused by themselves, and still so: orders.\n"
+    assert run("resume", "--all").stderr == "delayq: These queues were paused by name and stay paused: orders.\n"
     client.resume("orders")
     assert run("resume", "--all").stderr == ""
 
@@ -186,7 +186,7 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (
             ("clear", "--queue", "orders"),
             2,
-            "Drop 1 waiting job of the queue orders? There is no terminal to ask on, so nothing was done. Add --yes.",
+            "Drop 1 waiting job of the queue orders? Nothing was done: confirmation needs a terminal. Add --yes.",
         ),
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),

@@ -56,8 +56,7 @@ def test_a_directory_with_other_files_is_refused_without_force(tmp_path: Path) -
     error = export(str(tmp_path)).exception
     assert isinstance(error, DelayqError)
     assert (str(error), error.exit_code) == (
-        f"The directory {tmp_path} holds other files, such as 'notes.txt'. "
-        "Name an empty directory, or write beside them with --force.",
+        f"The directory {tmp_path} has other files, such as 'notes.txt'. Name an empty directory, or add --force.",
         2,
     )
     assert not (tmp_path / "ack.lua").exists()

@@ -62,7 +62,8 @@ def test_an_empty_list_tells_where_it_has_looked(tell: Tell, run: Run) -> None:
     run("schedule", "order.close", "--queue", "orders", "--in", "1h")
     assert tell("list") == (
         0,
-        "delayq: The queue default has no such job in the state scheduled. --queue and --state choose others.\n",
+        "delayq: The queue default has no matching job in the state scheduled. "
+        "Choose others with --queue and --state.\n",
     )
     assert tell("list", "--queue", "orders")[1] == ""
     assert run("list", "--json").stdout == ""

@@ -42,7 +42,7 @@ def answer(run: Run, *words: str) -> Any:
 
 def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert run("workers").stdout.split() == ["HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"]
-    assert run("workers").stderr == "delayq: No worker runs; `delayq work --app shop.jobs` starts one.\n"
+    assert run("workers").stderr == "delayq: No worker is running; `delayq work --app shop.jobs` starts one.\n"
     assert run("workers", "--json").stdout == ""
     registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
     registry.announce({"dq:shop-1:42:x": ABOUT}, time.time_ns() // 1_000_000)

@@ -1,21 +1,38 @@
-"""The JSON shapes: the members of the contract, in its order."""
+"""The JSON shapes: the members of the contract, in its order, with msgspec and with pydantic."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import msgspec
+import pytest
+from pydantic import TypeAdapter
 
-from delayq.core import json_shapes
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.failure import Failure
+from delayq.core.failure_groups import FailedGroup
+from delayq.core.json_shapes import answers, jobs, queues, setup, workers
+from delayq.core.json_shapes.answers import (
+    DroppedShape,
+    JobIdShape,
+    MovedJobShape,
+    OutcomeShape,
+    QueueOutcomeShape,
+    ScheduledJobShape,
+)
+from delayq.core.json_shapes.jobs import (
+    FailedGroupShape,
+    FailedJobShape,
+    FullJobShape,
+    JobShape,
+    ReasonShape,
+    WhyShape,
+)
+from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.setup import ServerStoppedShape, SettingOriginShape, SettingShape
+from delayq.core.json_shapes.workers import ControlShape, MoveShape, WorkerShape
 from delayq.core.names import LOST_JOB
-from delayq.core.views import JobInfo, QueueStats
+from delayq.core.views import Control, DayCounts, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
 
-LIST = [
-    *("id", "name", "queue", "state", "due_ms", "due", "attempts", "tries", "data"),
-    *("tags", "encrypted", "created_ms", "created", "failed_ms", "failed", "forget_ms", "forget"),
-]
-SHOW = [
-    *("error", "result", "retention_ms", "timeout_ms", "deadline_ms", "deadline", "unique", "headers"),
-    *("recoveries", "entry", "consumer", "idle_ms", "cancel_asked_ms", "cancel_asked", "progress"),
-]
 CREATED = 1_795_790_900_508
 DUE = 1_795_791_800_516
 
@@ -35,42 +52,59 @@ def job(*, name: str = "order.close", encrypted: bytes = b"", **members: object)
     return JobInfo(id="order-42", queue="orders", **known)  # type: ignore[arg-type]
 
 
-def test_an_answer_to_schedule() -> None:
-    shape = json_shapes.of_reference(
-        id="order-42", name="order.close", queue="orders", state="scheduled", due_ms=DUE, outcome="created"
-    )
-    assert msgspec.json.encode(shape) == (
-        b'{"id":"order-42","name":"order.close","queue":"orders","state":"scheduled","due_ms":1795791800516,'
-        b'"due":"2026-11-27T15:03:20.516Z","outcome":"created"}'
-    )
+LISTED = (
+    '"id":"order-42","name":"order.close","queue":"orders","state":"{}","due_ms":1795791800516,'
+    '"due":"2026-11-27T15:03:20.516Z","attempts":2,"tries":null,"data":{{"order_id":42}},"tags":[],'
+    '"encrypted":false,"created_ms":1795790900508,"created":"2026-11-27T14:48:20.508Z","failed_ms":null,'
+    '"failed":null,"forget_ms":null,"forget":null'
+)
+
+
+def printed(shape: object) -> str:
+    return msgspec.json.encode(shape).decode()
 
 
 def test_a_job_in_a_list() -> None:
-    assert msgspec.json.encode(json_shapes.of_job(job())) == (
-        b'{"id":"order-42","name":"order.close","queue":"orders","state":"scheduled","due_ms":1795791800516,'
-        b'"due":"2026-11-27T15:03:20.516Z","attempts":2,"tries":null,"data":{"order_id":42},"tags":[],'
-        b'"encrypted":false,"created_ms":1795790900508,"created":"2026-11-27T14:48:20.508Z","failed_ms":null,'
-        b'"failed":null,"forget_ms":null,"forget":null}'
+    assert printed(JobShape.of(job())) == f"{{{LISTED.format('scheduled')}}}"
+
+
+def test_a_failed_job_in_a_list_has_its_error() -> None:
+    failure = Failure("E", "m", at_ms=2, attempt=2, history=[Failure("F", "first", "line 1")])
+    assert printed(FailedJobShape.of(job(failure=failure))) == (
+        f'{{{LISTED.format("scheduled")},"error":{{"type":"E","message":"m","at_ms":2,"attempt":2,'
+        '"history":[{"type":"F","message":"first","traceback":"line 1"}]}}'
     )
 
 
 def test_a_job_in_full_has_the_members_of_a_list_and_more() -> None:
-    full = json_shapes.of_job_in_full(job(failure=Failure("E", "m"), entry="1-0", cancel_asked_ms=CREATED))
-    assert list(full) == LIST + SHOW
-    assert (full["entry"], full["consumer"], full["headers"]) == ("1-0", None, {})
-    assert full["cancel_asked"] == "2026-11-27T14:48:20.508Z"
-    assert msgspec.json.decode(msgspec.json.encode(full))["error"] == {"type": "E", "message": "m"}
+    running = job(
+        state="reserved",
+        failure=Failure("E", "m"),
+        result=[1],
+        recoveries=1,
+        entry="1-0",
+        consumer="dq:a:1:x",
+        idle_ms=7,
+        cancel_asked_ms=CREATED,
+        progress={"done": 1},
+    )
+    assert printed(FullJobShape.of(running)) == (
+        f'{{{LISTED.format("reserved")},"error":{{"type":"E","message":"m"}},"result":[1],"retention_ms":null,'
+        '"timeout_ms":null,"deadline_ms":null,"deadline":null,"unique":null,"headers":{},"recoveries":1,'
+        '"entry":"1-0","consumer":"dq:a:1:x","idle_ms":7,"cancel_asked_ms":1795790900508,'
+        '"cancel_asked":"2026-11-27T14:48:20.508Z","progress":{"done":1}}'
+    )
 
 
 def test_a_job_whose_envelope_cannot_be_read_has_all_members() -> None:
-    full = json_shapes.of_job_in_full(job(envelope=None, state="failed", failed_ms=DUE, due_ms=None))
-    assert list(full) == LIST + SHOW
-    assert (full["name"], full["attempts"], full["data"], full["failed_ms"]) == ("", None, None, DUE)
+    full = FullJobShape.of(job(envelope=None, state="failed", failed_ms=DUE, due_ms=None))
+    assert (full.name, full.attempts, full.data, full.failed_ms) == ("", None, None, DUE)
+    assert (full.tags, full.headers, full.entry, full.error) == ([], {}, None, None)
 
 
 def test_the_data_of_an_encrypted_job_is_not_shown() -> None:
-    shape = json_shapes.of_job(job(encrypted=b'{"v":2}'))
-    assert (shape["encrypted"], shape["data"]) == (True, None)
+    shape = JobShape.of(job(encrypted=b'{"v":2}'))
+    assert (shape.encrypted, shape.data) == (True, None)
 
 
 def test_the_attempt_that_succeeded_counts() -> None:
@@ -86,9 +120,88 @@ def test_the_payload_stays_out_of_the_repr_of_a_job() -> None:
     assert repr(job()) == "JobInfo(id='order-42', queue='orders', name='order.close', state='scheduled')"
 
 
-def test_the_counts_of_a_queue() -> None:
-    assert msgspec.json.encode(json_shapes.of_stats(QueueStats(queue="orders", scheduled=1))) == (
-        b'{"queue":"orders","scheduled":1,"ready":0,"reserved":0,"failed":0,"completed":0,"paused":false,'
-        b'"overdue_oldest_ms":0}'
-    )
+def test_a_worker_of_this_release_has_a_shape_and_any_other_keeps_its_members() -> None:
+    about: dict[str, Any] = {
+        "host": "shop-1",
+        "pid": 42,
+        "supervisor": 41,
+        "started_ms": CREATED,
+        "state": "working",
+        "done": 7,
+        "held": 2,
+        "running": [{"id": "order-42", "queue": "orders"}],
+        "runs": 1,
+    }
+    known = WorkerShape.of(WorkerInfo("dq:shop-1:42:x", ["orders"], about))
+    assert isinstance(known, WorkerShape)
+    assert printed(known) == printed({"name": "dq:shop-1:42:x", "queues": ["orders"], **about})
+    for other in (
+        {**about, "memory_bytes": 1},
+        {**about, "pid": "?"},
+        {**about, "running": [{"id": "order-42", "queue": "orders", "for_ms": 1}]},
+        {"runs": 1},
+    ):
+        shape = WorkerShape.of(WorkerInfo("w", ["orders"], other))
+        assert printed(shape) == printed({"name": "w", "queues": ["orders"], **other})
+
+
+STATS = [QueueStats(queue="a"), QueueStats(queue="b", error="no"), QueueStats(queue="c")]
+EXAMPLES: list[Any] = [
+    JobIdShape("order-42", "orders"),
+    ScheduledJobShape.of(
+        id="order-42", name="order.close", queue="orders", state="scheduled", due_ms=DUE, outcome="created"
+    ),
+    MovedJobShape.of(id="order-42", queue="orders", state="ready", due_ms=None, outcome="ready"),
+    OutcomeShape("order-42", "orders", "done"),
+    QueueOutcomeShape("orders", "removed"),
+    DroppedShape("orders", 12),
+    JobShape.of(job()),
+    FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
+    FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),
+    FailedGroupShape.of(FailedGroup("0" * 16, "n", "E", "m #", 2, CREATED, DUE, ["orders"], "order-42", "orders")),
+    ReasonShape("due-later", "It is due in 1h.", ""),
+    WhyShape.of(job(), [ReasonShape("due-later", "It is due in 1h.", "")]),
+    *StatsShape.of(STATS, {"c": [DayCounts("2026-11-27", {"acked": 2})]}).queues,
+    StatsShape.of(STATS, {"c": [DayCounts("2026-11-27", {"acked": 2})]}),
+    PauseShape.of("orders", 0),
+    PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
+    UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
+    QueueShape.of(QueueView("orders", 30_000, 1, None, {"scheduled": 1})),
+    ControlShape.of(Control(CREATED, maintenance_until_ms=0, maintenance_since_ms=CREATED, reason="disks")),
+    ControlShape.of(Control(CREATED, paused_until_ms=DUE)).with_running([JobIdShape("order-42", "orders")]),
+    WorkerShape("w", ["orders"], "h", 42, 41, CREATED, "working", 7, 1, [JobIdShape("order-42", "orders")], 1),
+    MoveShape(3),
+    SettingShape("tries", 5),
+    SettingOriginShape("timeout", "1m", "default", None),
+    ServerStoppedShape(True, "/data"),
+]
+
+
+def test_there_is_an_example_of_each_shape() -> None:
+    found = {
+        shape
+        for module in (answers, jobs, queues, setup, workers)
+        for shape in vars(module).values()
+        if isinstance(shape, type) and is_dataclass(shape)
+    }
+    assert {type(example) for example in EXAMPLES} == found
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_pydantic_writes_the_same_json(example: Any) -> None:
+    assert TypeAdapter(type(example)).dump_json(example).decode() == printed(example)
+    assert TypeAdapter(type(example)).validate_json(printed(example)) == example
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_a_time_is_in_two_members(example: Any) -> None:
+    names = {field.name for field in fields(example)}
+    durations = {"retention_ms", "timeout_ms", "idle_ms", "lease_ms", "span_ms", "overdue_oldest_ms"}
+    times = {name for name in names if name.endswith("_ms")} - durations - {"started_ms"}
+    assert {name.removesuffix("_ms") for name in times} <= names
+
+
+def test_a_pause_without_an_end_has_no_text() -> None:
+    assert (PauseShape.of("q", 0).paused, PauseShape.of("q", 0).paused_until) == (True, None)
+    assert (PauseShape.of("q", None).paused, PauseShape.of("q", None).paused_until) == (False, None)
     assert QueueStats(queue="q", paused_until_ms=0).paused

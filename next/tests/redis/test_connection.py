@@ -3,6 +3,8 @@
 import asyncio
 import os
 import resource
+import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from hiredis import pack_command
 
 from delayq import AsyncDelayQ, DelayQ
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
@@ -18,6 +21,7 @@ from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.factory import make_executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.url import Address
 from tests.support.proxy import proxy_to, server_that_answers
@@ -101,11 +105,11 @@ def test_a_forked_child_gets_connections_of_its_own(url: str, server: redis.Redi
 def test_a_client_of_many_event_loops_keeps_few_descriptors(url: str, server: redis.Redis) -> None:
     client = AsyncDelayQ(url)
     asyncio.run(client.schedule("n", delay="1h"))
-    before = len(os.listdir("/dev/fd"))
+    before, clients = len(os.listdir("/dev/fd")), len(server.client_list())
     for _ in range(200):
         asyncio.run(client.schedule("n", delay="1h"))
     assert len(os.listdir("/dev/fd")) <= before + 1
-    assert len(server.client_list()) <= 2
+    assert len(server.client_list()) <= clients + 1
     assert asyncio.run(client.stats())[0].scheduled == 201
 
 
@@ -236,10 +240,11 @@ def test_the_protocol_stays_resp2_whatever_the_url_says(url: str, server: redis.
 
 
 def test_a_client_that_is_closed_can_be_used_again(url: str, server: redis.Redis) -> None:
-    client = DelayQ(url)
+    client = DelayQ(f"{url}?client_name=to-close")
     client.schedule("n", delay="1h")
+    assert "to-close" in [one["name"] for one in server.client_list()]
     client.close()
-    assert len(server.client_list()) == 1
+    assert "to-close" not in [one["name"] for one in server.client_list()]
     assert client.queues() == ["default"]
     client.close()
 
@@ -255,3 +260,26 @@ def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
         executor = Executor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
         with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
             drive(executor.run(COUNT))
+
+
+@pytest.mark.parametrize("try_timeout", [0.5, 2.0])
+def test_the_time_of_one_try_is_an_argument(url: str, try_timeout: float) -> None:
+    leaf = BlockingLeaf(Address(url), try_timeout=try_timeout)
+    connection = drive(leaf.send(pack_command(("PING",))))
+    sock: Any = connection._sock
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        seconds, microseconds = struct.unpack("ll", sock.getsockopt(socket.SOL_SOCKET, option, 16))
+        assert seconds + microseconds / 1_000_000 == pytest.approx(try_timeout, abs=0.01)
+    assert drive(leaf.receive(connection, 1)) == [b"PONG"]
+    drive(leaf.close())
+    tls = Address("rediss://localhost:1").blocking_connection(try_timeout)
+    assert (tls.socket_timeout, tls.socket_connect_timeout) == (try_timeout, try_timeout)
+
+
+def test_an_awaited_try_ends_after_its_time() -> None:
+    """A server that accepts and never answers: the try ends, and the call reports it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = Address(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        executor = make_executor(address, is_async=True, retry_timeout=0, try_timeout=0.05)
+        with pytest.raises(OutcomeUnknown, match="no answer came in time"):
+            asyncio.run(executor.run(COUNT))

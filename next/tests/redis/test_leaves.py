@@ -55,7 +55,7 @@ def test_what_interrupts_a_call_closes_its_connection(
     connection = address.blocking_connection()
     if moment != "connect":
         connection.connect()
-    monkeypatch.setattr(address, "blocking_connection", lambda: connection)
+    monkeypatch.setattr(address, "blocking_connection", lambda *_: connection)
     monkeypatch.setattr(connection, moment, interrupt)
     leaf = BlockingLeaf(address)
     with pytest.raises(Interrupted):

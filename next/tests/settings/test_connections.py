@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, InvalidInput, JobSpec, dispatch, using_manager
 from delayq.core.errors import ConfigError
 from delayq.manager import Manager
 from delayq.settings.model import load_settings
@@ -33,7 +33,9 @@ def test_a_client_uses_the_chosen_connection(shop: Path, server: redis.Redis, mo
 
 def test_a_worker_serves_the_queue_that_jobs_are_sent_to(shop: Path) -> None:
     manager = Manager(load_settings(connection="reports"))
-    assert manager.queue_of("order.close", None) == "slow" == manager.connection().settings.queue
+    connection, queue = manager.destination("order.close")
+    assert (connection, queue) == (manager.connection(), "slow")
+    assert manager.connection().settings.queue == "slow"
 
 
 def test_a_connection_without_a_table_is_refused(shop: Path) -> None:
@@ -44,3 +46,48 @@ def test_a_connection_without_a_table_is_refused(shop: Path) -> None:
         "To add it, write a table [connections.nope] in delayq.toml.",
         2,
     )
+
+
+@pytest.fixture
+def routed(shop: Path) -> Path:
+    """The same project with routes to a queue, to the own connection, and to another one."""
+    with (shop / "delayq.toml").open("a") as file:
+        file.write(
+            '[routes]\n"order.*" = "orders"\n"report.*" = {queue = "big", connection = "reports"}\n'
+            '"mail.*" = {connection = "reports"}\n'
+        )
+    return shop
+
+
+def test_a_client_follows_routes(routed: Path, server: redis.Redis) -> None:
+    with DelayQ() as client:
+        assert client.schedule("order.close", delay="1h").queue == "orders"
+        assert client.schedule("order.close", delay="1h", queue="said").queue == "said"
+        refs = client.schedule_many([JobSpec(name=name, delay="1h") for name in ("order.close", "other")])
+        assert [ref.queue for ref in refs] == ["orders", "default"]
+    with DelayQ(settings=load_settings().of_connection("reports")) as client:
+        assert client.schedule("report.daily", delay="1h").queue == "big"
+        assert client.schedule("mail.send", delay="1h").queue == "slow"
+        assert client.schedule("order.close", delay="1h", queue="said").queue == "said"
+
+
+def test_a_route_to_another_connection_is_refused(routed: Path, server: redis.Redis) -> None:
+    with DelayQ() as client:
+        for schedule in (client.schedule, lambda name: client.schedule_many([JobSpec(name=name)])):
+            with pytest.raises(InvalidInput, match=r"route sends the job 'mail.send' .* 'reports'.* Use `dispatch`"):
+                schedule("mail.send")
+        assert client.schedule("mail.send", delay="1h", queue="said").queue == "said"
+
+
+def test_a_client_of_a_manager_follows_its_later_routes(routed: Path, server: redis.Redis) -> None:
+    manager = Manager()
+    client = manager.connection().client
+    manager.route("order.*", queue="newer")
+    assert client.schedule("order.close", delay="1h").queue == "newer"
+    manager.route("order.*", connection="reports")
+    with pytest.raises(InvalidInput, match="dispatch"):
+        client.schedule("order.close", delay="1h")
+    with using_manager(manager):
+        assert dispatch("order.close", delay="1h").queue == "slow"
+        assert dispatch("order.close", delay="1h", queue="said").queue == "said"
+    manager.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delayq.core.errors import ConfigError
-from delayq.settings.connections import Route, route_of
+from delayq.settings.connections import Route, Routes
 from delayq.settings.model import Settings, load_settings
 from delayq.settings.sources import FILE_NAME, Origin, find_origins
 
@@ -117,8 +117,10 @@ def test_connections_and_routes(folder: Path) -> None:
         """,
     )
     settings = load_settings()
-    assert route_of(settings.routes, "order.close") == Route(queue="orders")
-    assert route_of(settings.routes, "report.daily") == Route(queue="slow", connection="reports")
+    routes = Routes(settings.routes)
+    assert routes.of("order.close") == Route(queue="orders")
+    assert routes.of("report.daily") == Route(queue="slow", connection="reports")
+    assert routes.of("mail.send") == Route()
     reports = settings.of_connection("reports")
     assert (reports.must_have_url(), reports.prefix, reports.queue) == ("redis://elsewhere", "reports", "default")
     assert settings.chosen() is settings

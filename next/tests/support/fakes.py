@@ -81,6 +81,15 @@ class FakeKeeper:
         self.decided: list[Settlement] = []
         self.fails_with_recovery = False
 
+    def open(self) -> float:
+        return self.lease_ms / 1000
+
+    def now_ms(self) -> int:
+        return 1_800_000_000_000
+
+    def restart_ms(self) -> int:
+        return 0
+
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
         self.renewed += held
         return Renewed(self.lease_ms, len(self.jobs) - len(held), self.cancelled)

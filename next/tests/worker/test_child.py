@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from delayq.backends.protocol import Acked, Failed, Released, SettleAnswer, Stopped
+from delayq.backends.protocol import MAX_ENTRY_BYTES, Acked, Failed, Released, SettleAnswer, Stopped
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
@@ -254,3 +254,13 @@ def test_a_replay_skips_what_is_finished_and_not_yet_settled() -> None:
     for _ in range(3):
         under_test.child.step()
     assert sorted(settled.id for settled in under_test.consumer.settled) == ["job-1", "job-2"]
+
+
+def test_an_entry_id_that_does_not_fit_into_a_slot_is_an_error() -> None:
+    slots = SlotTable(["q"])
+    longest = replace(delivery(1), entry="9" * MAX_ENTRY_BYTES)
+    slots.write(0, longest)
+    slots.mark(0, SlotState.RUNNING)
+    assert [view.ref for view in slots.read()] == [longest.ref]
+    with pytest.raises(ValueError, match="has 42 bytes; at most 41 fit"):
+        slots.write(1, replace(delivery(1), entry="9" * (MAX_ENTRY_BYTES + 1)))

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from delayq.worker import children as children_module
-from delayq.worker import supervisor as supervisor_module
+from delayq.worker import sidecar as sidecar_module
 from delayq.worker.children import Children
 from delayq.worker.shared_memory import SlotTable
-from delayq.worker.supervisor import Sidecar
+from delayq.worker.sidecar import Sidecar
 from tests.support.fakes import FakeClock
 
 PID = 4_000_000
@@ -24,7 +24,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         titles.append(title)
         return PID
 
-    for module in (children_module, supervisor_module):
+    for module in (children_module, sidecar_module):
         monkeypatch.setattr(module, "fork", fork)
     return titles
 

@@ -10,8 +10,9 @@ from delayq.worker import supervisor as supervisor_module
 from delayq.worker.children import ChildProcess, Children
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
+from delayq.worker.sidecar import Sidecar
 from delayq.worker.stopping import Stopping
-from delayq.worker.supervisor import Sidecar, Supervisor
+from delayq.worker.supervisor import Supervisor
 
 
 class FakeRole:

@@ -383,8 +383,7 @@ def test_limits_of_the_worker_stop_it(child: ChildUnderTest) -> None:
 
 
 def test_a_call_to_restart_counts_from_the_start_of_the_worker(child: ChildUnderTest) -> None:
-    stopping = Stopping(WorkerOptions(), clock=child.clock)
-    stopping.know_restart(7)
+    stopping = Stopping(WorkerOptions(), last_restart_ms=7, clock=child.clock)
     child.slots.set_restart(7)
     stopping.step([child.process], child.clock())
     assert not stopping.is_stopping

@@ -1,1 +1,1 @@
-"""The commands, one module a family."""
+"""The commands, one module per family."""

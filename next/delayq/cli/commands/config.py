@@ -1,4 +1,4 @@
-"""Commands on the settings: config show."""
+"""The command `config show`."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -10,20 +10,21 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import Json
 from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
+from delayq.core.json_shapes.setup import SettingOriginShape, SettingShape
 from delayq.settings.model import origins_of
 from delayq.settings.sources import find_file
 from delayq.settings.types import unit_of, written
 
-config = typer.Typer(help="Show the settings: show.", no_args_is_help=True, **PLAIN)
+config = typer.Typer(help="Settings in effect: show.", no_args_is_help=True, **PLAIN)
 
 
 @config.command("show")
 def show(
     context: typer.Context,
-    with_origin: Annotated[bool, typer.Option("--origin", help="Show also where each value comes from.")] = False,
+    with_origin: Annotated[bool, typer.Option("--origin", help="Also show where each value comes from.")] = False,
     json: Json = False,
 ) -> None:
-    """Show all settings that hold here. Passwords are masked. With --json: one line of JSON for each.
+    """Show all settings in effect. Passwords are masked. With --json, print one line for each setting.
 
     delayq config show --origin
     """
@@ -35,8 +36,11 @@ def show(
     if json:
         for name, value in rows.items():
             origin = origins[_setting_of(name, settings.connection)]
-            about = {"source": origin.source, "place": origin.place or None} if with_origin else {}
-            print_json({"name": name, "value": None if value == "" else value, **about})
+            said = None if value == "" else value
+            if with_origin:
+                print_json(SettingOriginShape(name, said, origin.source, origin.place or None))
+            else:
+                print_json(SettingShape(name, said))
         return
     texts = {name: "" if value is None else str(value) for name, value in rows.items()}
     name_width, value_width = max(map(len, texts)), max(map(len, texts.values()))
@@ -46,7 +50,7 @@ def show(
 
 
 def _rows_of(model: BaseModel, table: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value as people write it. One inside a table has the name of the table before its own."""
+    """Yield each name and value as a person would write it. In a table, the name starts with the table name."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, dict):
@@ -57,6 +61,9 @@ def _rows_of(model: BaseModel, table: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _setting_of(row: str, connection: str) -> str:
-    """Return the setting whose origin is that of a row: the table of the chosen connection gave the settings above."""
+    """Return the setting that has the origin of a row.
+
+    The table of the chosen connection provides the settings `url`, `prefix` and `queue`, so its rows use their origins.
+    """
     inner = row.removeprefix(f"connections.{connection}.")
     return inner if inner in ("url", "prefix", "queue") else row.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The group `failed`: list, groups, show; and retry, forget, flush, prune, which `failed_changes` has."""
+"""The group `failed`: list, groups and show. `failed_changes` has retry, forget, flush and prune."""
 
 from itertools import islice
 from typing import Annotated, Final
@@ -12,9 +12,9 @@ from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Un
 from delayq.cli.output import print_json, print_note, print_table
 from delayq.cli.selection import Refusals, Selection
 from delayq.cli.session import session_of
-from delayq.core import json_shapes
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import Grouping
+from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape
 from delayq.core.times import format_instant
 from delayq.core.views import JobInfo
 
@@ -36,7 +36,7 @@ def list_failed(
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List failed jobs with their errors. With --json: one line of JSON for each.
+    """List failed jobs with their errors. With --json, print one line for each job.
 
     delayq failed list --name 'order.*' --since 1d
     """
@@ -48,12 +48,12 @@ def list_failed(
         is_more = next(found, None) is not None
     if json:
         for job in jobs:
-            print_json(json_shapes.of_failed_job(job))
+            print_json(FailedJobShape.of(job))
     else:
         rows = [(job.id, job.name, job.queue, format_instant(job.failed_ms or 0), _errors(job)) for job in jobs]
         print_table(("ID", "NAME", "QUEUE", "FAILED", "ERROR"), rows)
     if is_more:
-        print_note(f"There are more than {limit:,}; --limit shows more.")
+        print_note(f"More than {limit:,} jobs match; --limit shows more.")
     if not jobs and not refusals.exit_code and not session.quiet:
         print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
@@ -66,10 +66,10 @@ def groups(
     name: Name = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Failed jobs to read at most.")] = 10_000,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of failed jobs to read.")] = 10_000,
     json: Json = False,
 ) -> None:
-    """Group failed jobs by what went wrong, the largest group first. With --json: one line of JSON for each.
+    """Group failed jobs by name and error, largest group first. With --json, print one line for each group.
 
     delayq failed groups --since 1d
     """
@@ -83,7 +83,7 @@ def groups(
     groups = grouping.groups()
     if json:
         for group in groups:
-            print_json(json_shapes.of_failed_group(group))
+            print_json(FailedGroupShape.of(group))
     else:
         rows = [
             (one.signature, one.count, one.name, format_instant(one.last_ms), _cut(f"{one.type}: {one.message}"))
@@ -91,7 +91,7 @@ def groups(
         ]
         print_table(("SIGNATURE", "JOBS", "NAME", "LAST", "ERROR"), rows)
     if is_more:
-        print_note(f"There are more failed jobs than {limit:,}; --limit reads more.")
+        print_note(f"More than {limit:,} failed jobs match; --limit reads more.")
     if not groups and not refusals.exit_code and not session.quiet:
         print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
@@ -104,7 +104,7 @@ def show(
     queue: OfQueues = None,
     json: Json = False,
 ) -> None:
-    """Show everything that is known about a failed job. Exit code 3: the id is unknown; 4: it has not failed.
+    """Show all details of a failed job. Exit code 3: the id is unknown; 4: the job has not failed.
 
     delayq failed show order-42
     """
@@ -119,7 +119,7 @@ failed.command("prune")(failed_changes.prune)
 
 
 def _errors(job: JobInfo) -> str:
-    """Return the last error, and the first one when it was another: often only the first tells the cause."""
+    """Return the last error, and the first one if it differs, because often only the first one shows the cause."""
     if job.failure is None:
         return ""
     last, first = _error(job.failure), _error(job.failure.first)

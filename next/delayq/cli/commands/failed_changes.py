@@ -19,11 +19,13 @@ from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
 from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
 from delayq.core.failed import spacing
+from delayq.core.json_shapes.answers import DroppedShape, OutcomeShape
 from delayq.core.names import check_id
+from delayq.core.states import Answer
 from delayq.core.times import duration_ms
 from delayq.core.views import JobInfo
 
-NOTHING: Final = "No failed job fits."
+NOTHING: Final = "No failed job matches."
 FORGET_AT_A_TIME: Final = 250
 
 
@@ -37,10 +39,10 @@ def retry(
     signature: Signature = None,
     all: AllFailed = False,
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="RATE", help="At most so many: 10/s, 600/m.", show_default=False)
+        str | None, typer.Option("--rate", metavar="RATE", help="Maximum rate: 10/s, 600/m.", show_default=False)
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="JSON", help="Another payload, for one id.", show_default=False)
+        str | None, typer.Option("--data", metavar="JSON", help="New payload, for a single id.", show_default=False)
     ] = None,
     here: Annotated[
         bool, typer.Option("--here", help="Run one failed job in this process, for a debugger. Needs --app.")
@@ -48,25 +50,25 @@ def retry(
     app: App = None,
     json: Json = False,
 ) -> None:
-    """Give failed jobs all their tries again. With --json: one line of JSON for each.
+    """Run failed jobs again, with their full number of attempts. With --json, print one line for each job.
 
     delayq failed retry --all --rate 10/s
 
-    With --here, one job runs once in this process, without a timeout. It leaves the failed jobs when it is done, and
-    stays as it is when it fails again: exit code 1.
+    With --here, one job runs once in this process, without a timeout. After a success, the failed job is dropped. If it
+    fails again, it stays unchanged, and the exit code is 1.
     """
     chosen = Selection(ids or (), all, queue, name, since, until, signature)
     chosen.check()
     if here:
         if len(chosen.ids) != 1 or rate is not None:
             raise InvalidInput("--here runs one job, once.", hint="Name one id, without --rate.", field="here")
-        from delayq.cli.commands.failed_here import run_here  # it brings the jobs, which no other command needs
+        from delayq.cli.commands.failed_here import run_here  # imports the job API, which other commands do not need
 
         payload = None if data is None else read_payload(data)
         run_here(session_of(context), chosen, payload=payload, app=app, as_json=json)
         return
     if app is not None:
-        raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave it out.", field="app")
+        raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave out --app.", field="app")
     if data is not None and len(chosen.ids) != 1:
         raise InvalidInput("--data is the payload of one job.", hint="Name one id.", field="data")
     payload = None if data is None else read_payload(data)
@@ -109,7 +111,7 @@ def forget(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Drop failed jobs for good. With --json: one line of JSON for each.
+    """Drop failed jobs for good. With --json, print one line for each job.
 
     delayq failed forget --signature 3f2a91c04be7d815 --yes
     """
@@ -134,7 +136,7 @@ def forget(
 
 
 def flush(context: typer.Context, queue: OfQueues = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all failed jobs for good, of all queues or those of --queue.
+    """Drop all failed jobs for good, in all queues or in --queue.
 
     delayq failed flush --queue orders --yes
     """
@@ -144,13 +146,16 @@ def flush(context: typer.Context, queue: OfQueues = None, yes: Yes = False, json
 def prune(
     context: typer.Context,
     older: Annotated[
-        str, typer.Option("--older", metavar="DURATION", help="Failed longer ago than this: 30d.", show_default=False)
+        str,
+        typer.Option(
+            "--older", metavar="DURATION", help="Drop jobs that failed longer ago than this: 30d.", show_default=False
+        ),
     ],
     queue: OfQueues = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Drop the jobs that failed long ago, of all queues or those of --queue.
+    """Drop jobs that failed long ago, in all queues or in --queue.
 
     delayq failed prune --older 30d --yes
     """
@@ -159,7 +164,7 @@ def prune(
 
 
 def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, as_json: bool) -> None:
-    """Drop what failed longer ago than `older`, queue by queue."""
+    """Drop jobs that failed longer ago than `older`, queue by queue."""
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()
     with session.client() as client:
@@ -175,7 +180,7 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
             deed.outcome = f"{done.total()} dropped"
     for queue, dropped in done.items():
         if as_json:
-            print_json({"queue": queue, "dropped": dropped})
+            print_json(DroppedShape(queue, dropped))
         elif dropped:
             print_text(f"{queue}  {several(dropped, 'job')} dropped")
     _note_total(done, "dropped")
@@ -184,7 +189,7 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
 
 
 def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
-    """Ask before the jobs are dropped, with the number of each queue; False when there is none to drop."""
+    """Ask for confirmation, with the number of jobs by queue. Return False if nothing matches."""
     if yes:
         return True
     counts = chosen.counts(client)
@@ -196,7 +201,7 @@ def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
 
 
 def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
-    """Go through the jobs. An id that is unknown, or no id, or whose job has not failed, is a refusal."""
+    """Yield the selected jobs. An id that is invalid or unknown, or whose job has not failed, becomes a refusal."""
     for job in () if chosen.ids else chosen.jobs(client, refusals):
         try:
             check_id(job.id)
@@ -212,7 +217,7 @@ def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Itera
 
 
 def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:
-    """Cut jobs into ids of one queue each, as many as go into one call."""
+    """Yield batches of ids of one queue, one batch for each call."""
     while batch := list(islice(jobs, FORGET_AT_A_TIME)):
         for queue in dict.fromkeys(job.queue for job in batch):
             yield queue, [job.id for job in batch if job.queue == queue]
@@ -222,15 +227,14 @@ def _print_retried(ref: JobRef, *, as_json: bool) -> None:
     _print_outcome(ref.id, ref.queue, ref.outcome, as_json=as_json)
 
 
-def _print_outcome(job_id: str, queue: str, outcome: str, *, as_json: bool) -> None:
+def _print_outcome(job_id: str, queue: str, outcome: Answer, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": job_id, "queue": queue, "outcome": outcome})
+        print_json(OutcomeShape(job_id, queue, outcome))
     else:
         print_text(f"{job_id}  {outcome} in queue {queue}")
 
 
 def _note_total(done: Counter[str], deed: str) -> None:
-    """Tell on stderr how many it were, queue by queue."""
     if done.total():
         print_note(f"{several(done.total(), 'job')} {deed}: {spread(done)}.")
 

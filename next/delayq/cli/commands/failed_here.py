@@ -1,6 +1,6 @@
-"""`failed retry --here`: one failed job runs in this process, where a debugger reaches it.
+"""`failed retry --here` runs one failed job in this process, where a debugger can reach it.
 
-What its handler raises ends the process, so `python -m pdb -m delayq failed retry --here …` stops where it was raised.
+An error of the handler ends the process, so `python -m pdb -m delayq failed retry --here …` stops at its origin.
 """
 
 from typing import Final
@@ -18,6 +18,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobSignal
 from delayq.core.errors import Conflict, DelayqError, InvalidInput, PayloadLost
 from delayq.core.exit_codes import ExitCode
+from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.states import Answer
 from delayq.core.views import JobInfo
@@ -25,14 +26,14 @@ from delayq.jobs.application import load_application
 from delayq.jobs.local_run import Ran, run
 
 _READ_BY_COMMANDS: Final = (DelayqError, EOFError, BrokenPipeError)
-"""Errors that the command line takes for its own: it would end without the traceback of the handler."""
+"""Errors that the command line would handle as its own, without printing the traceback of the handler."""
 
 
 def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, app: str | None, as_json: bool) -> None:
     """Run the job once, with another payload if one is given.
 
-    When it is done it is dropped from the failed jobs; otherwise it stays as it is. Raises what the handler raises,
-    typer.Exit when the job asks to run again or to fail, and Conflict when another program has retried it meanwhile.
+    After a success, the job is dropped. Otherwise it stays unchanged. Raises the error of the handler, typer.Exit if
+    the job asks to run again or to fail, and Conflict if another program has retried the job in the meantime.
     """
     of_all = session.with_given()
     name = name_of_application(app, of_all)
@@ -51,14 +52,17 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     if not isinstance(ran.outcome, Done):
         raise _end_of(ran)
     if as_json:
-        print_json({"id": job.id, "queue": job.queue, "outcome": "done"})
+        print_json(OutcomeShape(job.id, job.queue, "done"))
     else:
         print_text(f"{job.id}  done in queue {job.queue}")
 
 
 def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if job.envelope is None or job.is_lost:
-        raise PayloadLost(f"The payload of the job {job.id!r} is lost, so there is nothing to run.", hint="Forget it.")
+        raise PayloadLost(
+            f"The payload of the job {job.id!r} is lost, so it cannot run.",
+            hint=f"`delayq failed forget {job.id} --queue {job.queue}` drops it.",
+        )
     if job.envelope.is_followed:
         raise InvalidInput(
             f"The job {job.id!r} belongs to a chain or a batch, which a run in this process would not continue.",
@@ -77,12 +81,12 @@ def _run(raw: bytes) -> Ran:
 
 
 def _reason(ran: Ran) -> str:
-    """Return the reason that a signal of the handler gives; its traceback says nothing more."""
+    """Return the reason of a signal in parentheses, because its traceback is not printed."""
     return f" ({ran.error})" if isinstance(ran.error, JobSignal) else ""
 
 
 def _end_of(ran: Ran) -> BaseException:
-    """Return what ends the process: the error of the handler, or exit code 1 for a signal, which is no error."""
+    """Return the exception to raise: the error of the handler, or exit code 1 for a signal."""
     if not isinstance(ran.outcome, GiveUp) or isinstance(ran.outcome.error, JobSignal):
         return typer.Exit(ExitCode.FAILED)
     error = ran.outcome.error
@@ -94,7 +98,7 @@ def _end_of(ran: Ran) -> BaseException:
 
 
 def _drop(client: DelayQ, job: JobInfo) -> None:
-    """Drop a job that is done. Raises Conflict when it was retried meanwhile, also when it has failed again by now."""
+    """Drop the finished job. Raises Conflict if another program has retried it, even if it has failed again."""
     try:
         latest = client.get(job.id, queue=job.queue)
         answer: Answer = "unknown"
@@ -102,12 +106,12 @@ def _drop(client: DelayQ, job: JobInfo) -> None:
             is_same = (latest.state, latest.failed_ms) == (job.state, job.failed_ms)
             answer = client.forget(job.id, queue=job.queue)[0] if is_same else "refused"
     except DelayqError:
-        print_note(f"The job {job.id!r} is done here. Whether it was dropped from the failed jobs is not known.")
+        print_note(f"The job {job.id!r} is done here. It is unknown whether the failed job was dropped.")
         raise
     if answer == "refused":
         raise Conflict(
-            f"The job {job.id!r} is done here, but it was retried meanwhile, so it was not dropped.",
+            f"The job {job.id!r} is done here, but another program has retried it, so it was not dropped.",
             hint=f"It may run again: `delayq show {job.id} --queue {job.queue}`.",
         )
     if answer == "unknown":
-        print_note(f"The job {job.id!r} was forgotten meanwhile.")
+        print_note(f"The job {job.id!r} is done here. Another program has already dropped the failed job.")

@@ -15,10 +15,10 @@ from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
 from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ, JobRef
-from delayq.core import json_shapes
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_spec import when_of
+from delayq.core.json_shapes.answers import MovedJobShape, OutcomeShape, ScheduledJobShape
 from delayq.core.names import check_queue
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
@@ -29,12 +29,12 @@ REFUSED: Final[Mapping[str, ExitCode]] = {
     "failed": ExitCode.CONFLICT,
     "finished": ExitCode.CONFLICT,
 }
-"""Exit codes of answers of a call that changed nothing."""
+"""Exit code by answer, for calls that changed nothing."""
 
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {
-    "running": "A worker runs it; --running asks it to stop.",
-    "failed": "It has failed; `delayq failed forget {id} --queue {queue}` drops it.",
-    "unknown": "The queue {queue} has no job {id}: it is done, was cancelled, or never was.",
+    "running": "A worker is running the job; --running asks the job to stop.",
+    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` drops it.",
+    "unknown": "The queue {queue} has no job {id}: it has finished, was cancelled, or never existed.",
 }
 
 
@@ -47,13 +47,15 @@ def schedule(
     at: At = None,
     tz: Tz = None,
     fold: Fold = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="Payload of the job.")] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the job; made when left out.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="JSON", help="Payload: JSON, @FILE, or - for stdin.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the job [generated].")] = None,
     queue: Queue = None,
     on_conflict: Annotated[
-        OnConflict, typer.Option("--on-conflict", help="What happens when a job with this id exists.")
+        OnConflict, typer.Option("--on-conflict", help="Action if a job with this id exists.")
     ] = "keep",
-    tries: Annotated[int | None, typer.Option("--tries", help="Attempts before the job fails; 0 = no limit.")] = None,
+    tries: Annotated[int | None, typer.Option("--tries", help="Maximum number of attempts; 0 = no limit.")] = None,
     retention: Annotated[
         str | None, typer.Option("--retention", metavar="DURATION", help="Keep the finished job this long.")
     ] = None,
@@ -65,7 +67,7 @@ def schedule(
         typer.Option(
             "--deadline",
             metavar="DURATION|TIME",
-            help="Latest start; later the job fails. A duration counts from when it is due.",
+            help="Latest start; after it, the job fails. A duration counts from the due time.",
         ),
     ] = None,
     app: Annotated[
@@ -73,18 +75,18 @@ def schedule(
         typer.Option(
             "--app",
             metavar="MODULE",
-            help="Module that declares the job: its queue and other options count, and the payload must fit.",
+            help="Module that declares the job. Its options apply, and the payload is checked.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Schedule one job.
+    """Schedule a job.
 
     delayq schedule order.close --in 15m --id order-42 --data '{"order_id": 42}'
     """
     payload = None if data is None else read_payload(data)
-    # Before a server is started for it:
+    # Before an embedded server is started:
     when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
     if queue is not None:
         check_queue(queue)
@@ -120,12 +122,12 @@ def cancel(
     running: Annotated[bool, typer.Option("--running", help="Ask the job to stop if it is running.")] = False,
     json: Json = False,
 ) -> None:
-    """Cancel a job, unless a worker has it already.
+    """Cancel a job, unless a worker already has it.
 
     delayq cancel order-42 --queue orders
 
-    `cancelled` means that it will never run. Exit code 3: the id is unknown; 4: the job is running, failed or finished.
-    With --running, a running job that is asked to stop is no error.
+    `cancelled` means that the job will never run. Exit code 3: the id is unknown; 4: the job is running, failed or
+    finished. With --running, the exit code is 0 if a running job was asked to stop.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -139,7 +141,7 @@ def cancel(
 
 
 def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Run a waiting job at once. On a paused queue it runs when that is resumed.
+    """Run a waiting job now. In a paused queue, it runs after the queue is resumed.
 
     delayq run-now order-42 --queue orders
 
@@ -184,7 +186,7 @@ def reschedule(
 
 
 def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reason = "", json: Json = False) -> None:
-    """Give up a waiting job: put it among the failed, where `failed retry` finds it.
+    """Give up a waiting job: move it to the failed jobs, where `failed retry` finds it.
 
     delayq archive order-42 --queue orders --reason 'the shop is closed'
 
@@ -204,9 +206,9 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 def _sending(
     session: CliSession, app: str | None, name: str, payload: bytes | None, queue: str | None
 ) -> Iterator[tuple[Callable[..., JobRef], str]]:
-    """Give the call that sends a job, and the queue to which it goes: with --app, as the application would send it."""
+    """Yield the call that sends a job, and its queue. With --app, both belong to the application."""
     if app is not None:
-        from delayq.cli.declared_jobs import queue_of_declared  # only --app needs the jobs, which take long to import
+        from delayq.cli.declared_jobs import queue_of_declared  # only --app needs the job API, which is slow to import
         from delayq.jobs.dispatch import dispatch
 
         declared = queue_of_declared(session, app, name, payload)
@@ -219,19 +221,24 @@ def _sending(
 
 def _print_reference(ref: JobRef, *, as_json: bool) -> None:
     if as_json:
-        shape = json_shapes.of_reference(
-            id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
-        )
-        print_json(shape)
+        print_json(_shape_of(ref))
     else:
         due = f", due {format_instant(ref.due_ms)}" if ref.due_ms is not None else ""
         outcome = "" if ref.outcome == ref.state else f"{ref.outcome}: "
         print_text(f"{ref.id}  {outcome}{ref.state} in queue {ref.queue}{due}")
 
 
+def _shape_of(ref: JobRef) -> ScheduledJobShape | MovedJobShape:
+    if not ref.name:
+        return MovedJobShape.of(id=ref.id, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome)
+    return ScheduledJobShape.of(
+        id=ref.id, name=ref.name, queue=ref.queue, state=ref.state, due_ms=ref.due_ms, outcome=ref.outcome
+    )
+
+
 def _print_outcome(id: str, queue: str, answer: Answer, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": id, "queue": queue, "outcome": answer})
+        print_json(OutcomeShape(id, queue, answer))
     else:
         print_text(f"{id}  {answer}")
 
@@ -245,7 +252,7 @@ def _print_answer(
     hints: Mapping[Answer, str] = MappingProxyType({}),
     as_json: bool,
 ) -> None:
-    """Print an answer. When it is a refusal, say the next step on stderr, and end with its exit code."""
+    """Print an answer. After a refusal, print the next step on stderr and exit with the code of the answer."""
     _print_outcome(id, queue, answer, as_json=as_json)
     if answer in REFUSED and is_refused:
         if answer in hints:

@@ -13,12 +13,13 @@ from delayq.cli.output import print_json, print_text
 from delayq.cli.session import session_of
 from delayq.client import DelayQ
 from delayq.core.errors import ConfigError, JobRunning
+from delayq.core.json_shapes.setup import ServerStoppedShape
 from delayq.core.queue_order import parse_queues
 from delayq.settings.model import Settings
 
 
 def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
-    """Run the embedded server and a worker, until SIGTERM or Ctrl-C. The server stays; `delayq down` stops it.
+    """Run the embedded server and a worker, until SIGTERM or Ctrl-C. The server keeps running; `delayq down` stops it.
 
     delayq up --app shop.jobs
     """
@@ -33,10 +34,10 @@ def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
 
 def down(
     context: typer.Context,
-    now: Annotated[bool, typer.Option("--now", help="Stop it also while jobs run; they run again later.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Stop even if jobs are running; they run again later.")] = False,
     json: Json = False,
 ) -> None:
-    """Stop the embedded server of this project. Its data stay, and the next command starts it again.
+    """Stop the embedded server of this project. Its data is kept, and the next command starts it again.
 
     delayq down
 
@@ -48,7 +49,7 @@ def down(
         _refuse_running_jobs(session.settings.model_copy(update={"url": SecretStr(server.url)}))
     stopped = server.stop()
     if json:
-        print_json({"stopped": stopped, "data_dir": str(server.data_dir)})
+        print_json(ServerStoppedShape(stopped, str(server.data_dir)))
     elif stopped:
         print_text(f"stopped the embedded server, data in {server.data_dir}")
     else:
@@ -56,7 +57,7 @@ def down(
 
 
 def demo(context: typer.Context) -> None:
-    """Show what delayq does, in ten seconds, on a server of its own. Nothing is left behind.
+    """Show delayq at work for ten seconds, on a temporary server. Nothing is left behind.
 
     delayq demo
     """
@@ -70,10 +71,10 @@ def listen(
     app: App = None,
     queue: Queues = None,
     watch: Annotated[
-        Path, typer.Option("--watch", metavar="DIR", help="Directory of the code.", exists=True, file_okay=False)
+        Path, typer.Option("--watch", metavar="DIR", help="Directory to watch.", exists=True, file_okay=False)
     ] = Path(),
 ) -> None:
-    """Run a worker and start it anew when the code changes. For development.
+    """Run a worker and restart it when the code changes. For development.
 
     delayq listen --app shop.jobs
     """
@@ -89,7 +90,7 @@ def _refuse_running_jobs(settings: Settings) -> None:
     with DelayQ(settings=settings) as client:
         workers = client.workers()
         announced = sum(worker.about.get("runs", 0) for worker in workers)
-        held = sum(one.reserved for one in client.stats()) if workers else 0  # workers announce every few seconds only
+        held = sum(one.reserved for one in client.stats()) if workers else 0  # workers announce only every few seconds
     if running := max(announced, held):
         raise JobRunning(
             f"Jobs are running on the embedded server: {running}.",

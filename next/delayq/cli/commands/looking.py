@@ -1,4 +1,4 @@
-"""Commands that look at jobs: show, list, upcoming, why."""
+"""Commands that read jobs: show, list, upcoming, why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -12,9 +12,11 @@ from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
-from delayq.core import json_shapes
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
+from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, WhyShape
+from delayq.core.json_shapes.members import members_of
+from delayq.core.json_shapes.queues import UpcomingShape
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import JobInfo, JobState
 from delayq.diagnostics.explain_job import Facts, explain_job
@@ -27,7 +29,7 @@ _LABELS: Final = {"forget": "kept until", "cancel_asked": "cancel asked"}
 
 
 def show(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Show everything that is known about a job.
+    """Show all details of a job.
 
     delayq show order-42 --queue orders
     """
@@ -40,7 +42,7 @@ def list_jobs(
     context: typer.Context,
     state: Annotated[
         ListedState,
-        typer.Option("--state", help="State of the jobs; retry: scheduled again after an attempt."),
+        typer.Option("--state", help="State of the jobs; retry = scheduled again after an attempt."),
     ] = "scheduled",
     queue: WhichQueue = None,
     name: Name = None,
@@ -48,7 +50,7 @@ def list_jobs(
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List the jobs of a queue in one state, in their order. With --json: one line of JSON for each.
+    """List the jobs of a queue in one state, earliest first. With --json, print one line for each job.
 
     delayq list --state retry --name 'order.*' --queue orders
     """
@@ -62,24 +64,26 @@ def list_jobs(
         is_more = next(wanted, None) is not None
     if json:
         for job in jobs:
-            print_json(json_shapes.of_job(job))
+            print_json(JobShape.of(job))
     else:
         _print_jobs(jobs)
     if is_more:
-        print_note(f"There are more than {limit:,}; --limit shows more.")
+        print_note(f"More than {limit:,} jobs match; --limit shows more.")
     if not jobs and not session.quiet:
         where = session.queue_or_default(queue)
-        print_note(f"The queue {where} has no such job in the state {state}. --queue and --state choose others.")
+        print_note(
+            f"The queue {where} has no matching job in the state {state}. Choose others with --queue and --state."
+        )
 
 
 def upcoming(
     context: typer.Context,
     queue: WhichQueue = None,
-    span: Annotated[str, typer.Option("--span", metavar="DURATION", help="Length of one span of time.")] = "1m",
+    span: Annotated[str, typer.Option("--span", metavar="DURATION", help="Length of each time span.")] = "1m",
     spans: Annotated[int, typer.Option("--spans", metavar="N", min=1, help="Number of spans.")] = 60,
     json: Json = False,
 ) -> None:
-    """Count the jobs that fall due in the next minutes, or in other spans of time.
+    """Count the jobs that become due in the next minutes, or in other time spans.
 
     delayq upcoming --queue orders --span 1h --spans 24
     """
@@ -88,7 +92,7 @@ def upcoming(
             check_queue_known(client, queue)
         found = client.upcoming(queue, span=span, spans=spans)
     if json:
-        print_json(json_shapes.of_upcoming(found))
+        print_json(UpcomingShape.of(found))
         return
     starts = (found.now_ms + n * found.span_ms for n in range(len(found.counts)))
     spans_from = [(format_instant(start), count) for start, count in zip(starts, found.counts, strict=True)]
@@ -97,7 +101,7 @@ def upcoming(
 
 
 def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Tell why a job has not run, the weightiest reason first, and what to do.
+    """Explain why a job has not run, most important reason first, and what to do.
 
     delayq why order-42 --queue orders
     """
@@ -108,7 +112,7 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
         facts = Facts(job, stats, client.control(), client.workers(), session.settings.high_water)
     reasons = explain_job(facts)
     if json:
-        print_json({"id": job.id, "name": job.name, "queue": job.queue, "state": job.state, "reasons": reasons})
+        print_json(WhyShape.of(job, [ReasonShape(reason.code, reason.what, reason.next) for reason in reasons]))
         return
     print_text(f"{job.id}  {job.state} in queue {job.queue}")
     for reason in reasons:
@@ -116,32 +120,32 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
 
 
 def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) -> JobInfo:
-    """Return a job; raises JobNotFound, and QueueNotFound when the queue that the user named is not known either."""
+    """Return a job. Raises JobNotFound, or QueueNotFound if the queue that the user named is unknown too."""
     job = client.get(id, queue=queue)
     if job is None and queue is not None:
         check_queue_known(client, queue)
     if job is None:
         raise JobNotFound(
             f"No job {id!r} is known in the queue {session.queue_or_default(queue)!r}.",
-            hint="It may be done already: finished jobs are kept only with a retention.",
+            hint="The job may have finished: finished jobs are kept only with a retention.",
         )
     return job
 
 
 def print_job(job: JobInfo, *, as_json: bool) -> None:
-    """Print everything that is known about a job."""
-    shape = json_shapes.of_job_in_full(job)
+    """Print all details of a job."""
+    shape = FullJobShape.of(job)
     if as_json:
         print_json(shape)
         return
-    for label, text in _rows_of(shape):
+    for label, text in _rows_of(members_of(shape)):
         print_text(f"{label:<13} {text}")
     if job.failure is not None:
         _print_failure(job.failure)
 
 
 def _rows_of(shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a job says of itself. Times stand there as text, so their milliseconds are left out."""
+    """Yield the label and text of each member that has a value. Times are printed as text, not in milliseconds."""
     for member, value in shape.items():
         if member in _DURATIONS and value is not None:
             yield member.removesuffix("_ms"), rough_duration(value) if member == "idle_ms" else format_duration(value)
@@ -157,7 +161,7 @@ def _says_nothing(member: str, value: object) -> bool:
 
 
 def _print_failure(failure: Failure) -> None:
-    """Print the last error, the first one when there were several, and the traceback of the last line by line."""
+    """Print the last error, the first one if there were several, and the traceback of the last error."""
     print_text(f"{'error':<13} {failure.type}: {_one_line(failure.message)}")
     if failure.history:
         print_text(f"{'first error':<13} {failure.first.type}: {_one_line(failure.first.message)}")
@@ -179,7 +183,7 @@ def _is_wanted(job: JobInfo, name: str | None, tag: str | None, *, is_retry: boo
 def _print_jobs(jobs: Iterable[JobInfo]) -> None:
     rows = []
     for job in jobs:
-        shape = json_shapes.of_job(job)
-        when = shape["due"] or shape["failed"] or shape["forget"] or ""
+        shape = JobShape.of(job)
+        when = shape.due or shape.failed or shape.forget or ""
         rows.append((job.id, job.name, when, job.attempts if job.attempts is not None else "?"))
     print_table(("ID", "NAME", "TIME", "ATTEMPTS"), rows)

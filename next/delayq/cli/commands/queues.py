@@ -1,4 +1,4 @@
-"""Commands on queues: stats, pause, resume, clear, and the group `queue`."""
+"""Commands for queues: stats, pause, resume, clear, and the group `queue`."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,21 +15,23 @@ from delayq.cli.output import Progress, confirm, print_json, print_note, print_t
 from delayq.cli.session import check_queue_known, session_of
 from delayq.cli.unsure import unsure_change
 from delayq.client import DelayQ
-from delayq.core import json_shapes
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
+from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutcomeShape
+from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
+from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
 from delayq.core.views import DayCounts, QueueStats, QueueView
 
 LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
 MAX_TOLD: Final = 20
-"""Running jobs that are named after a wait that was too short."""
+"""Maximum number of running jobs to list when `--wait` was too short."""
 
-All = Annotated[bool, typer.Option("--all", help="All workers, whatever they serve.")]
+All = Annotated[bool, typer.Option("--all", help="All workers, for all queues.")]
 
-queue = typer.Typer(help="Settings of one queue: set, show, remove.", no_args_is_help=True, **PLAIN)
+queue = typer.Typer(help="Settings of a queue: set, show, remove.", no_args_is_help=True, **PLAIN)
 
 
 def stats(
@@ -37,15 +39,18 @@ def stats(
     queue: OfQueue = None,
     busy_above: Annotated[
         int | None,
-        typer.Option("--busy-above", min=0, help="Exit code 1 when a queue has more than N ready jobs.", metavar="N"),
+        typer.Option(
+            "--busy-above", min=0, help="Exit with code 1 if a queue has more than N ready jobs.", metavar="N"
+        ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option("--days", min=1, max=90, help="Also what happened on each of the last N days.", metavar="N"),
+        typer.Option("--days", min=1, max=90, help="Also count the events of each of the last N days.", metavar="N"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Count the jobs of all queues in each state. Exit code 1: a queue could not be read, or is too busy.
+    """Count the jobs of each queue by state. Exit code 1: a queue could not be read, or has too many
+    ready jobs.
 
     delayq stats --queue orders --days 7
     """
@@ -58,7 +63,7 @@ def stats(
         history = {name: client.history(name, days=days) for name in readable} if days else {}
         control = client.control() if queue is None else None
     if json:
-        print_json({"queues": [_shape(one, history) for one in found]})
+        print_json(StatsShape.of(found, history))
     else:
         _print_counts(found)
         if days:
@@ -66,7 +71,7 @@ def stats(
     if control is not None:
         note_switches(control)
     if not found and not session.quiet:
-        print_note("No queue is known yet; the first `delayq schedule` makes one.")
+        print_note("No queue is known yet; the first `delayq schedule` creates one.")
     busy = [one.queue for one in found if busy_above is not None and one.ready > busy_above]
     if busy:
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
@@ -84,19 +89,19 @@ def pause(
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Why: for the audit log, and with --all for `workers` and `why`.",
+            help="Reason, for the audit log; with --all, `workers` and `why` show it.",
             show_default=False,
         ),
     ] = "",
     wait: Annotated[
         str | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait until nothing runs, at most this long.", show_default=False
+            "--wait", metavar="DURATION", help="Wait up to this long until no job is running.", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Pause a queue, or all workers. What runs goes on. Exit code 1: jobs still run after --wait.
+    """Pause a queue, or all workers. Running jobs continue. Exit code 1: jobs still run after --wait.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -108,20 +113,21 @@ def pause(
         if queue is not None:
             check_queue_known(client, queue)
         with session.audited("pause", "all workers" if all else name, reason=reason):
+            shape: PauseShape | ControlShape
             if all:
                 control = client.pause_all(duration=duration, reason=reason)
-                until_ms, shape = control.paused_until_ms, json_shapes.of_control(control)
+                until_ms, shape = control.paused_until_ms, ControlShape.of(control)
             else:
                 until_ms = client.pause(name, duration=duration)
-                shape = json_shapes.of_pause(name, until_ms)
+                shape = PauseShape.of(name, until_ms)
         running = [] if patience is None else _wait_until_idle(client, None if all else name, patience)
     if json:
-        print_json(shape if patience is None else {**shape, "running": running})
+        print_json(shape if patience is None else shape.with_running(running))
     else:
         until = f" until {format_instant(until_ms)}" if until_ms else ""
         print_text(f"{'all workers' if all else name}  paused{until}")
         for job in running:
-            print_text(f"{job['id']}  runs in queue {job['queue']}")
+            print_text(f"{job.id}  runs in queue {job.queue}")
     if running:
         end = f"delayq resume {'--all' if all else name}"
         print_note(f"Jobs still run after {wait}. The pause stays; `{end}` ends it.")
@@ -129,7 +135,7 @@ def pause(
 
 
 def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, json: Json = False) -> None:
-    """End the pause of a queue, or of all workers. With --all, a queue that was paused by its name stays paused.
+    """Resume a queue, or all workers. With --all, a queue that was paused by name stays paused.
 
     delayq resume orders
     """
@@ -137,26 +143,27 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     session = session_of(context)
     name = session.queue_or_default(queue)
     still: list[str] = []
+    shape: PauseShape | ControlShape
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
         with session.audited("resume", "all workers" if all else name):
             if all:
-                shape = json_shapes.of_control(client.resume_all())
+                shape = ControlShape.of(client.resume_all())
                 still = [one.queue for one in client.stats() if one.paused]
             else:
                 client.resume(name)
-                shape = json_shapes.of_pause(name, None)
+                shape = PauseShape.of(name, None)
     if json:
         print_json(shape)
     else:
         print_text(f"{'all workers' if all else name}  resumed")
     if still:
-        print_note(f"Paused by themselves, and still so: {', '.join(still)}.")
+        print_note(f"These queues were paused by name and stay paused: {', '.join(still)}.")
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all jobs of a queue that wait. What runs, and what has failed or finished, is left alone.
+    """Drop all waiting jobs of a queue. Running, failed and finished jobs stay.
 
     delayq clear --queue orders --yes
     """
@@ -170,7 +177,7 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
             dropped = client.clear(name, progress=Progress("dropped").tell)
             deed.outcome = f"{dropped} dropped"
     if json:
-        print_json({"queue": name, "dropped": dropped})
+        print_json(DroppedShape(name, dropped))
     else:
         print_text(f"{name}  {several(dropped, 'job')} dropped")
 
@@ -181,11 +188,13 @@ def set_queue(
     queue: QueueName,
     lease: Annotated[
         str,
-        typer.Option("--lease", metavar="DURATION", help="How long a silent worker keeps a job.", show_default=False),
+        typer.Option(
+            "--lease", metavar="DURATION", help="How long a silent worker keeps its jobs.", show_default=False
+        ),
     ],
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue: how long a job stays with a worker that gives no sign of life.
+    """Set the lease of a queue: how long a silent worker keeps its jobs.
 
     delayq queue set orders --lease 2m
     """
@@ -200,7 +209,7 @@ def set_queue(
 
 @queue.command("show")
 def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Show the settings of a queue, and what it holds.
+    """Show the settings of a queue, and the number of its jobs.
 
     delayq queue show orders
     """
@@ -210,7 +219,7 @@ def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> 
 
 @queue.command("remove")
 def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Forget a queue that holds no job. Exit code 4: it holds some.
+    """Remove an empty queue. Exit code 4: the queue has jobs.
 
     delayq queue remove orders
     """
@@ -220,7 +229,7 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
         with session.audited("queue remove", queue):
             client.queue_remove(queue)
     if json:
-        print_json({"queue": queue, "outcome": "removed"})
+        print_json(QueueOutcomeShape(queue, "removed"))
     else:
         print_text(f"{queue}  removed")
 
@@ -230,10 +239,10 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
         raise InvalidInput(f"The queue {queue!r} and --all are both given.", hint="Leave out one of them.")
 
 
-def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[dict[str, str]]:
-    """Wait until no job of a queue, or of all, is with a worker. Returns those that still are after `patience` s.
+def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
+    """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
 
-    Two looks in a row must find none: a read that was under way when the pause began may bring one more.
+    Two reads in a row must find no job, because a fetch that had begun before the pause may deliver another job.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")
@@ -245,16 +254,9 @@ def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list
             return []
         if busy and time.monotonic() >= ends_at:
             jobs = [job for name in busy for job in islice(client.iter_jobs("reserved", queue=name), MAX_TOLD)]
-            return [{"id": job.id, "queue": job.queue} for job in jobs[:MAX_TOLD]]
+            return [JobIdShape(job.id, job.queue) for job in jobs[:MAX_TOLD]]
         progress.tell(sum(busy.values()))
         time.sleep(LOOK_EVERY)
-
-
-def _shape(one: QueueStats, history: Mapping[str, Sequence[DayCounts]]) -> dict[str, object]:
-    shape = json_shapes.of_stats(one)
-    if one.queue in history:
-        shape["days"] = [{"day": day.day, **day.counters} for day in history[one.queue]]
-    return shape
 
 
 def _print_counts(found: Sequence[QueueStats]) -> None:
@@ -287,7 +289,7 @@ def _print_days(history: Mapping[str, Sequence[DayCounts]]) -> None:
 
 def _print_view(view: QueueView, *, as_json: bool) -> None:
     if as_json:
-        print_json(json_shapes.of_queue_view(view))
+        print_json(QueueShape.of(view))
         return
     pause = "" if view.paused_until_ms is None else ", paused"
     until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""

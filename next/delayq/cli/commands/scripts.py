@@ -1,4 +1,4 @@
-"""Commands on the Lua scripts: scripts export."""
+"""The command `scripts export`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,22 +13,22 @@ from delayq.redis.scripts import load, script_names
 
 INDEX = "index.json"
 
-scripts = typer.Typer(help="Write the Lua scripts for other languages: export.", no_args_is_help=True, **PLAIN)
+scripts = typer.Typer(help="Lua scripts for other languages: export.", no_args_is_help=True, **PLAIN)
 
 
 @scripts.command("export")
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory to write to; it is made when needed.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="Target directory; created if needed.", show_default=False)
     ],
-    force: Annotated[bool, typer.Option("--force", help="Write also beside other files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write even if the directory has other files.")] = False,
 ) -> None:
     """Write the Lua scripts for programs in other languages.
 
     delayq scripts export lua/
 
-    One file for each script, its manual at the top, and index.json: the SHA1 of each file, and the names of its KEYS
-    and ARGV in order.
+    DIR then has one file for each script, with a manual at the top, and index.json with the SHA1 of each file and the
+    names of its KEYS and ARGV in order.
     """
     loaded = [load(name) for name in script_names()]
     files = {f"{script.name}.lua": script.text for script in loaded}
@@ -48,8 +48,8 @@ def export(
         others = sorted(path.name for path in folder.iterdir() if path.name not in files)
         if others and not force:
             raise InvalidInput(
-                f"The directory {folder} holds other files, such as {others[0]!r}.",
-                hint="Name an empty directory, or write beside them with --force.",
+                f"The directory {folder} has other files, such as {others[0]!r}.",
+                hint="Name an empty directory, or add --force.",
                 field="folder",
             )
         for name, text in files.items():

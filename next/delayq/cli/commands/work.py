@@ -1,4 +1,4 @@
-"""Commands that run for long: work, move."""
+"""Long-running commands: work, move."""
 
 import logging
 import signal
@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from delayq.backends.registry import backend_of
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.logging import LogFormat, begin_logging, settle_logging
 from delayq.cli.options import App, Queues
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.session import CliSession, embedded_of, session_of
-from delayq.core.display import mask_url, several
+from delayq.core.display import several
 from delayq.core.errors import InvalidInput
+from delayq.core.json_shapes.workers import MoveShape
 from delayq.core.names import check_host
 from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
@@ -32,9 +34,9 @@ from delayq.worker.sidecar import move_once
 from delayq.worker.wiring import work as run_worker
 
 AllowEviction = Annotated[
-    bool, typer.Option("--allow-eviction", help="Take a Redis that evicts keys, and so may lose jobs.")
+    bool, typer.Option("--allow-eviction", help="Accept a Redis that evicts keys and so may lose jobs.")
 ]
-JsonLines = Annotated[bool, typer.Option("--json", help="Log lines of JSON, for programs.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Write log lines as JSON.")]
 
 
 def work(
@@ -44,64 +46,73 @@ def work(
     weighted: Annotated[
         str | None,
         typer.Option(
-            metavar="QUEUE:N,…", help="Queues to serve, by weight, such as orders:3,mail:1.", show_default=False
+            metavar="QUEUE:N,…", help="Queues to serve in random order by weight: orders:3,mail:1.", show_default=False
         ),
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Child processes.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Jobs that a child runs at a time.")] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Run one job, if one is ready, and end.")] = False,
-    max_jobs: Annotated[int | None, typer.Option(min=1, help="End after so many jobs.", show_default=False)] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="End after this time.", show_default=False)
+    processes: Annotated[int, typer.Option(min=1, help="Number of child processes.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Number of jobs that a child runs at a time.")] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Run one job if one is ready, then exit.")] = False,
+    max_jobs: Annotated[
+        int | None, typer.Option(min=1, help="Exit after this number of jobs.", show_default=False)
     ] = None,
-    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="End when no job is ready.")] = False,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Exit after this time.", show_default=False)
+    ] = None,
+    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="Exit when no job is ready.")] = False,
     stop_when_empty_for: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="End when no job was ready for so long.", show_default=False)
+        str | None,
+        typer.Option(metavar="DURATION", help="Exit when no job was ready for this long.", show_default=False),
     ] = None,
     memory: Annotated[
-        int | None, typer.Option(metavar="MB", min=16, help="Replace a child that is larger.", show_default=False)
+        int | None,
+        typer.Option(metavar="MB", min=16, help="Replace a child that uses more memory than this.", show_default=False),
     ] = None,
     tries: Annotated[
         int | None,
-        typer.Option(min=0, help="Attempts of jobs that declare none [5]; 0 = no limit.", show_default=False),
+        typer.Option(min=0, help="Maximum attempts, for jobs that declare none [5]; 0 = no limit.", show_default=False),
     ] = None,
     backoff: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION,…", help="Waits after failed attempts of jobs that declare none.", show_default=False
+            metavar="DURATION,…", help="Delays after failed attempts, for jobs that declare none.", show_default=False
         ),
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Time of an attempt of jobs that declare none [60s].", show_default=False
+            metavar="DURATION", help="Timeout of each attempt, for jobs that declare none [60s].", show_default=False
         ),
     ] = None,
     grace: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Time that running jobs have after a stop [25s].", show_default=False),
+        typer.Option(
+            metavar="DURATION", help="Time for running jobs to finish after a stop [25s].", show_default=False
+        ),
     ] = None,
     rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="How long one read of Redis waits for a job.")] = "5s",
-    force: Annotated[bool, typer.Option("--force", help="Work during maintenance too.")] = False,
+    sleep: Annotated[str, typer.Option(metavar="DURATION", help="How long each read of Redis waits for a job.")] = "5s",
+    force: Annotated[bool, typer.Option("--force", help="Run jobs during maintenance too.")] = False,
     allow_eviction: AllowEviction = False,
     no_mover: Annotated[
-        bool, typer.Option("--no-mover", help="Run no mover and janitor; `delayq move` runs them elsewhere.")
+        bool, typer.Option("--no-mover", help="Run without mover and janitor; then run `delayq move` elsewhere.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines [text].", show_default=False)] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="Format of log lines [text].", show_default=False)
+    ] = None,
     json: JsonLines = False,
     name: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Name in `workers`, in the place of the host's.", show_default=False),
+        typer.Option(metavar="NAME", help="Name in `delayq workers`, instead of the host name.", show_default=False),
     ] = "",
 ) -> None:
-    """Run a worker until SIGTERM or Ctrl-C; what runs then has the grace to finish.
+    """Run a worker until SIGTERM or Ctrl-C. Running jobs then get a grace period to finish (--grace).
 
     delayq work --app shop.jobs
 
-    Signals: TERM, INT and QUIT stop it, the same one again after 2 s makes it leave at once; USR2 pauses it, CONT
-    lets it go on. Exit codes: 0 stopped in good order, 5 Redis stayed away, 6 refused for safety, 130 left at once.
+    Signals: TERM, INT and QUIT stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
+    pauses the worker, CONT resumes it. Exit codes: 0 stopped in good order, 5 Redis unreachable, 6 refused for safety,
+    130 stopped at once.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
@@ -139,26 +150,26 @@ def work(
     if not quiet:
         _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}", form)
         if not registry.names():
-            print_note(f"The module {application} declares no job, so jobs wait: is it the right one?")
+            print_note(f"The module {application} declares no jobs, so all jobs wait. Is it the right module?")
         for connection in connections_elsewhere():
-            print_note(f"Jobs of the connection {connection} need a worker of their own: --connection {connection}.")
-    raise typer.Exit(run_worker(settings, options, registry))
+            print_note(f"Jobs of the connection {connection} need their own worker with --connection {connection}.")
+    raise typer.Exit(run_worker(backend_of(settings), settings.options(), options, registry))
 
 
 def move(
     context: typer.Context,
     once: Annotated[
-        bool, typer.Option("--once", help="Make ready what is due now, print how many jobs it was, and end.")
+        bool, typer.Option("--once", help="Make due jobs ready once, print their number, and exit.")
     ] = False,
     allow_eviction: AllowEviction = False,
     json: JsonLines = False,
 ) -> None:
-    """Make due jobs ready without running any, until SIGTERM or Ctrl-C. Each worker does so too.
+    """Make due jobs ready without running them, until SIGTERM or Ctrl-C. Each worker does this too.
 
     delayq move
 
-    The process also takes back the jobs of workers that vanished, and mends queues. With --once it takes nothing back,
-    because it has not seen how long they were silent. Exit code 6: refused for safety.
+    This process also redelivers the jobs of vanished workers, and repairs queues. With --once it redelivers nothing,
+    because it has not seen how long the workers were silent. Exit code 6: refused for safety.
     """
     session = session_of(context)
     is_embedded = session.settings.uses_embedded
@@ -166,23 +177,23 @@ def move(
     form: LogFormat = "json" if json else settings.log_format
     begin_logging(log_format=form, level=settings.log_level, quiet=session.quiet)
     if once:
-        moved = move_once(settings, allows_eviction=allow_eviction)
+        moved = move_once(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
         if json:
-            print_json({"moved": moved})
+            print_json(MoveShape(moved))
         else:
             print_text(f"{several(moved, 'job')} moved")
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    _tell(session, settings, is_embedded, "moving what is due in all queues", form)
-    run_mover(settings, allows_eviction=allow_eviction)
+    _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
+    run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
 
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str, form: LogFormat) -> None:
-    """Say on stderr which server this is: a wrong one is the most frequent mistake."""
+    """Print the address of the server on stderr, because a wrong server is the most frequent mistake."""
     if session.quiet:
         return
-    where = mask_url(settings.must_have_url())
+    where = backend_of(settings).where
     if is_embedded:
         where += f", embedded server, data in {embedded_of(settings).data_dir}"
     if form == "json":
@@ -192,7 +203,7 @@ def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str,
 
 
 def _how_many(options: WorkerOptions) -> str:
-    """Say how many jobs run at a time: one by default, so a long job delays those behind it."""
+    """Return the number of jobs at a time as text. With the default of one, a long job delays the next ones."""
     at_a_time = options.processes * options.threads
     return "one job at a time" if at_a_time == 1 else f"{at_a_time} jobs at a time"
 

@@ -1,4 +1,4 @@
-"""Commands on all workers: workers, restart, and the group `maintenance`."""
+"""Commands for all workers: workers, restart, and the group `maintenance`."""
 
 import typer
 
@@ -6,7 +6,7 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, Reason
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
-from delayq.core import json_shapes
+from delayq.core.json_shapes.workers import ControlShape, WorkerShape
 from delayq.core.times import format_instant
 from delayq.core.views import Control, WorkerInfo
 
@@ -14,7 +14,7 @@ maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", 
 
 
 def workers(context: typer.Context, json: Json = False) -> None:
-    """List the child processes of all workers. With --json: one line of JSON for each.
+    """List the child processes of all workers. With --json, print one line for each process.
 
     delayq workers
     """
@@ -24,16 +24,16 @@ def workers(context: typer.Context, json: Json = False) -> None:
         control = client.control()
     if json:
         for worker in found:
-            print_json(json_shapes.of_worker(worker))
+            print_json(WorkerShape.of(worker))
         return
     print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
     if not found and not session.quiet:
-        print_note("No worker runs; `delayq work --app shop.jobs` starts one.")
+        print_note("No worker is running; `delayq work --app shop.jobs` starts one.")
     note_switches(control)
 
 
 def restart(context: typer.Context, json: Json = False) -> None:
-    """Ask all workers to finish what they run and to end. Their process manager starts them anew.
+    """Ask all workers to finish their running jobs and exit. Their process manager restarts them.
 
     delayq restart
     """
@@ -41,14 +41,14 @@ def restart(context: typer.Context, json: Json = False) -> None:
     with session.client() as client, session.audited("restart", "all workers"):
         control = client.restart_workers()
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         print_text("all workers  asked to restart")
 
 
 @maintenance.command("on")
 def start_maintenance(context: typer.Context, duration: For = None, reason: Reason = "", json: Json = False) -> None:
-    """Stop all workers from starting jobs. What runs goes on, and a worker with --force works all the same.
+    """Stop all workers from starting jobs, except for workers with --force. Running jobs continue.
 
     delayq maintenance on --for 30m --reason 'new disks'
     """
@@ -56,7 +56,7 @@ def start_maintenance(context: typer.Context, duration: For = None, reason: Reas
     with session.client() as client, session.audited("maintenance on", "all workers", reason=reason):
         control = client.start_maintenance(duration=duration, reason=reason)
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         until_ms = control.maintenance_until_ms
         print_text(f"maintenance  on{f' until {format_instant(until_ms)}' if until_ms else ''}")
@@ -72,7 +72,7 @@ def end_maintenance(context: typer.Context, json: Json = False) -> None:
     with session.client() as client, session.audited("maintenance off", "all workers"):
         control = client.end_maintenance()
     if json:
-        print_json(json_shapes.of_control(control))
+        print_json(ControlShape.of(control))
     else:
         print_text("maintenance  off")
 
@@ -86,7 +86,7 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
 
 
 def note_switches(control: Control) -> None:
-    """Tell what keeps all workers from starting jobs."""
+    """Print the switches that stop all workers from starting jobs."""
     if control.maintenance_until_ms is not None:
         print_note(
             f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `delayq maintenance off` ends it."

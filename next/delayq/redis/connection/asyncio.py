@@ -16,8 +16,9 @@ from delayq.redis.connection.url import Address
 class AsyncioLeaf:
     """Connections by event loop: each request takes an idle one of the running loop or opens another."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, try_timeout: float = TRY_TIMEOUT) -> None:
         self._address = address
+        self._try_timeout = try_timeout
         self._idle: dict[AbstractEventLoop, list[AbstractConnection]] = {}
         self._closers: dict[AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
@@ -31,10 +32,10 @@ class AsyncioLeaf:
         idle = await self._idle_of_loop()
         while idle and _has_ended(idle[-1]):
             await idle.pop().disconnect(nowait=True)
-        connection = idle.pop() if idle else self._address.asyncio_connection()
+        connection = idle.pop() if idle else self._address.asyncio_connection(self._try_timeout)
         sent = False
         try:
-            async with asyncio.timeout(TRY_TIMEOUT):
+            async with asyncio.timeout(self._try_timeout):
                 if not connection.is_connected:
                     await connection.connect()
                 sent = True
@@ -59,7 +60,7 @@ class AsyncioLeaf:
         tells nil, and leaves the connection open with the answer still to come.
         """
         try:
-            async with asyncio.timeout(block + TRY_TIMEOUT):
+            async with asyncio.timeout(block + self._try_timeout):
                 answers = [await self._read(connection) for _ in range(replies)]
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)

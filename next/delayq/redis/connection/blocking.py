@@ -19,8 +19,9 @@ class BlockingLeaf:
     `wake_fd` becomes readable when a signal comes. A read that the server holds back ends then, with WokenUp.
     """
 
-    def __init__(self, address: Address, *, wake_fd: int | None = None) -> None:
+    def __init__(self, address: Address, *, try_timeout: float = TRY_TIMEOUT, wake_fd: int | None = None) -> None:
         self._address = address
+        self._try_timeout = try_timeout
         self._wake_fds = [] if wake_fd is None else [wake_fd]
         self._idle: list[AbstractConnection] = []
         self._pid = os.getpid()
@@ -54,7 +55,7 @@ class BlockingLeaf:
         """Read replies; see Leaf."""
         try:
             if block:
-                self._wait(connection, block + TRY_TIMEOUT)
+                self._wait(connection, block + self._try_timeout)
             answers = [self._read(connection) for _ in range(replies)]
         except CONNECTION_ERRORS as error:
             connection.disconnect()
@@ -83,7 +84,7 @@ class BlockingLeaf:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return self._address.blocking_connection()
+                return self._address.blocking_connection(self._try_timeout)
             if not _is_readable(connection):
                 return connection
             connection.disconnect()

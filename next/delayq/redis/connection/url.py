@@ -42,17 +42,18 @@ _OPTIONS: Final = [
 ]
 """Options of a url, behind '?'. Of redis-py's other options, some take no text, and some are decided here."""
 
-_TIMEVAL: Final = struct.pack("ll", int(TRY_TIMEOUT), int(TRY_TIMEOUT % 1 * 1_000_000))
-
 
 class _TimedByKernel:
     """Leaves the timing of reads and writes to the kernel, which costs no system call of its own for each of them."""
 
+    try_timeout = TRY_TIMEOUT
+
     def _connect(self) -> socket.socket:
         connected: socket.socket = super()._connect()  # type: ignore[misc]
         connected.settimeout(None)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL)
+        timeval = struct.pack("ll", int(self.try_timeout), int(self.try_timeout % 1 * 1_000_000))
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
         return connected
 
 
@@ -99,13 +100,13 @@ class Address:
         if self._is_tls:
             self._check_tls()
 
-    def blocking_connection(self) -> blocking_connections.AbstractConnection:
-        """Make a connection that is not yet open."""
-        return cast(blocking_connections.AbstractConnection, self._make(blocking_connections))
+    def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
+        """Make a connection that is not yet open. `try_timeout` limits a connect, a write and a read, in seconds."""
+        return cast(blocking_connections.AbstractConnection, self._make(blocking_connections, try_timeout))
 
-    def asyncio_connection(self) -> asyncio_connections.AbstractConnection:
-        """Make a connection that is not yet open."""
-        return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections))
+    def asyncio_connection(self, try_timeout: float = TRY_TIMEOUT) -> asyncio_connections.AbstractConnection:
+        """Make a connection that is not yet open. `try_timeout` limits a connect, in seconds."""
+        return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections, try_timeout))
 
     def _check_tls(self) -> None:
         """Read the certificates and values of TLS now, because redis-py reads them only while it connects."""
@@ -120,11 +121,11 @@ class Address:
                 field="url",
             ) from None
 
-    def _make(self, module: Any) -> object:
+    def _make(self, module: Any, try_timeout: float) -> object:
         """Make a connection with every option that matters said, because redis-py's defaults differ by version."""
         options: dict[str, Any] = {
-            "socket_timeout": TRY_TIMEOUT,
-            "socket_connect_timeout": TRY_TIMEOUT,
+            "socket_timeout": try_timeout,
+            "socket_connect_timeout": try_timeout,
             "health_check_interval": 0,
             **_WITHOUT_SETINFO,
             **self._options,
@@ -136,8 +137,10 @@ class Address:
             options["retry"] = Retry(NoBackoff(), 0)
             if not self._is_tls:
                 options["socket_timeout"] = None
-                timed_by_kernel: Any = _UnixConnection if self._is_socket else _TcpConnection
-                return timed_by_kernel(**options)
+                kind: Any = _UnixConnection if self._is_socket else _TcpConnection
+                connection = kind(**options)
+                connection.try_timeout = try_timeout
+                return connection
         if self._is_socket:
             return module.UnixDomainSocketConnection(**options)
         if self._is_tls:

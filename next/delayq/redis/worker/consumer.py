@@ -4,7 +4,6 @@ With each read the switches are asked, on the same connection behind it: what ca
 meanwhile is handed back.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,13 +15,12 @@ from delayq.core.options import Options
 from delayq.core.queue_order import Order, strict
 from delayq.core.resting import RestingQueues
 from delayq.redis.calls import delivery as calls
-from delayq.redis.calls import upkeep
 from delayq.redis.calls.call import Call
-from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
+from delayq.redis.worker.opening import ServerClock, open_queues
 from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
@@ -68,23 +66,25 @@ class RedisConsumer:
         self._order = order
         self._resting = RestingQueues()
         self._switches = SwitchReader(keys, queues, forced=forced)
-        self._server_ahead_ms = 0
+        self._clock = ServerClock()
 
     def open(self) -> float:
         """Give each queue what it lacks, record this consumer, and return the shortest lease in seconds."""
-        tidy = [upkeep.tidy(self._keys, queue, lease_ms=self._options.lease_ms) for queue in self._queues]
-        self._resting.values(self._queues, drive(self._executor.run_all(tidy)))
-        queues = self._resting.awake(self._queues)
-        renew = [calls.renew(self._keys, queue, self.name, []) for queue in queues]
-        renewed = self._resting.values(queues, drive(self._executor.run_all(renew)))
-        server_ms = drive(self._executor.run(server_time_ms()))
-        self._server_ahead_ms = server_ms - time.time_ns() // 1_000_000
+        lease = open_queues(
+            self._executor,
+            self._keys,
+            self._queues,
+            self._options,
+            consumer=self.name,
+            resting=self._resting,
+            clock=self._clock,
+        )
         self._read_switches()
-        return min((reply.lease_ms for reply in renewed), default=self._options.lease_ms) / 1000
+        return lease
 
     def now_ms(self) -> int:
-        """Return the time of the server, as it was when the consumer was opened, and went on since."""
-        return time.time_ns() // 1_000_000 + self._server_ahead_ms
+        """Return the time of the server, in epoch ms."""
+        return self._clock.now_ms()
 
     def switches(self) -> Switches:
         """Return what keeps the consumer from taking jobs, as it was last read."""

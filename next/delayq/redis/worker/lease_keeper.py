@@ -14,7 +14,9 @@ from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.hints import Hints
+from delayq.redis.worker.opening import ServerClock, open_queues
 from delayq.redis.worker.settle import settling_calls
+from delayq.redis.worker.switches import read_restart
 
 T = TypeVar("T")
 
@@ -31,6 +33,31 @@ class RedisLeaseKeeper:
         self._options = options
         self._stop_hints = stop_hints
         self._resting = RestingQueues()
+        self._clock = ServerClock()
+        self._restart_ms = 0
+
+    def open(self) -> float:
+        """Create what the queues lack, and return the shortest of their leases, in seconds."""
+        lease = open_queues(
+            self._executor,
+            self._keys,
+            self._queues,
+            self._options,
+            consumer="",
+            resting=self._resting,
+            clock=self._clock,
+        )
+        (restart_ms,) = drive(self._executor.run_all([read_restart(self._keys)]))
+        self._restart_ms = 0 if isinstance(restart_ms, BackendError) else restart_ms
+        return lease
+
+    def now_ms(self) -> int:
+        """Return the time of the server, in epoch ms."""
+        return self._clock.now_ms()
+
+    def restart_ms(self) -> int:
+        """Return when all workers were asked to restart before `open`, in epoch ms; 0 = never."""
+        return self._restart_ms
 
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
         """Begin the leases of these jobs anew."""

@@ -49,6 +49,11 @@ class SwitchReader:
         return Switches(paused, is_all_paused, self._restart_ms)
 
 
+def read_restart(keys: Keys) -> Call[int]:
+    """Read when all workers were last asked to restart, in epoch ms; 0 = never."""
+    return read("HGET", keys.control, "restart_ms", parse=lambda reply: _number(reply) or 0)
+
+
 def _number(reply: bytes | None) -> int | None:
     """Read a time; one that is no number counts as none, as in the scripts."""
     return int(reply) if reply is not None and reply.isdigit() and len(reply) <= 15 else None

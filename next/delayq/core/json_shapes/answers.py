@@ -1,0 +1,79 @@
+"""JSON shapes of answers to commands that change jobs and queues."""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from delayq.core.json_shapes.members import time_text
+from delayq.core.states import Answer, State
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdShape:
+    """A job in an answer about several jobs. An id is unique within its queue."""
+
+    id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJobShape:
+    """Answer of `delayq schedule`."""
+
+    id: str
+    name: str
+    queue: str
+    state: State
+    due_ms: int | None
+    due: str | None
+    outcome: Answer
+
+    @classmethod
+    def of(cls, *, id: str, name: str, queue: str, state: State, due_ms: int | None, outcome: Answer) -> Self:
+        """Return the shape for the members of a JobRef."""
+        return cls(id, name, queue, state, due_ms, time_text(due_ms), outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedJobShape:
+    """Answer of `delayq reschedule` and `delayq run-now`. These commands do not read the name of the job."""
+
+    id: str
+    queue: str
+    state: State
+    due_ms: int | None
+    due: str | None
+    outcome: Answer
+
+    @classmethod
+    def of(cls, *, id: str, queue: str, state: State, due_ms: int | None, outcome: Answer) -> Self:
+        """Return the shape for the members of a JobRef."""
+        return cls(id, queue, state, due_ms, time_text(due_ms), outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeShape:
+    """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
+
+    `outcome` is `done` after `failed retry --here`. `unknown` means that the queue has no such job (exit code 3), or
+    that the reply of Redis was lost (exit code 7).
+    """
+
+    id: str
+    queue: str
+    outcome: Answer | Literal["done"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcomeShape:
+    """Answer of `delayq queue remove`, and of `delayq queue set` if the reply of Redis was lost."""
+
+    queue: str
+    outcome: Literal["removed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedShape:
+    """Answer of `delayq clear`, and one queue of `delayq failed flush` and `delayq failed prune`."""
+
+    queue: str
+    dropped: int

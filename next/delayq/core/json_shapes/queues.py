@@ -1,0 +1,160 @@
+"""JSON shapes of queues."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from delayq.core.json_shapes.answers import JobIdShape
+from delayq.core.json_shapes.members import end_text, members_of
+from delayq.core.times import format_instant
+from delayq.core.views import DayCounts, QueueStats, QueueView, Upcoming
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatsShape:
+    """One queue of `delayq stats`: the number of its jobs in each state, and how late the oldest due job is."""
+
+    queue: str
+    scheduled: int
+    ready: int
+    reserved: int
+    failed: int
+    completed: int
+    paused: bool
+    overdue_oldest_ms: int
+
+    @classmethod
+    def of(cls, stats: QueueStats) -> "QueueStatsShape":
+        """Return the shape of the counts of a queue."""
+        return QueueStatsShape(
+            queue=stats.queue,
+            scheduled=stats.scheduled,
+            ready=stats.ready,
+            reserved=stats.reserved,
+            failed=stats.failed,
+            completed=stats.completed,
+            paused=stats.paused,
+            overdue_oldest_ms=stats.overdue_oldest_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableQueueShape(QueueStatsShape):
+    """One queue of `delayq stats` that could not be read. Its counts are 0, and `error` has the reason."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistoryShape(QueueStatsShape):
+    """One queue of `delayq stats --days N`.
+
+    Each of the `days` has its date as `day`, and the number of events of each kind on this day.
+    """
+
+    days: list[dict[str, str | int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StatsShape:
+    """Answer of `delayq stats`."""
+
+    queues: list[QueueStatsShape | UnreadableQueueShape | QueueHistoryShape]
+
+    @classmethod
+    def of(cls, stats: Iterable[QueueStats], history: Mapping[str, Sequence[DayCounts]]) -> Self:
+        """Return the shape of the counts of queues. `history` has days by queue, or is empty without `--days`."""
+        return cls([_queue_shape(one, history.get(one.queue)) for one in stats])
+
+
+def _queue_shape(stats: QueueStats, days: Sequence[DayCounts] | None) -> QueueStatsShape:
+    shape = QueueStatsShape.of(stats)
+    if stats.error:
+        return UnreadableQueueShape(**members_of(shape), error=stats.error)
+    if days is not None:
+        return QueueHistoryShape(**members_of(shape), days=[{"day": day.day, **day.counters} for day in days])
+    return shape
+
+
+@dataclass(frozen=True, slots=True)
+class PauseShape:
+    """Answer of `delayq pause QUEUE` and `delayq resume QUEUE`.
+
+    `paused_until_ms` is null if the queue is not paused, and 0 if the pause has no end.
+    """
+
+    queue: str
+    paused: bool
+    paused_until_ms: int | None
+    paused_until: str | None
+
+    @classmethod
+    def of(cls, queue: str, until_ms: int | None) -> "PauseShape":
+        """Return the shape of the pause of a queue."""
+        return PauseShape(queue, until_ms is not None, until_ms, end_text(until_ms))
+
+    def with_running(self, running: list[JobIdShape]) -> "PauseWaitShape":
+        """Return the shape with the jobs that still run."""
+        return PauseWaitShape(**members_of(self), running=running)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseWaitShape(PauseShape):
+    """Answer of `delayq pause QUEUE --wait`. `running` lists jobs that still run after the wait, at most 20."""
+
+    running: list[JobIdShape]
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingShape:
+    """Answer of `delayq upcoming`: `counts[n]` jobs become due in the n-th span after `now_ms`, the others `later`."""
+
+    queue: str
+    now_ms: int
+    now: str
+    span_ms: int
+    overdue: int
+    counts: list[int]
+    later: int
+
+    @classmethod
+    def of(cls, upcoming: Upcoming) -> Self:
+        """Return the shape of the numbers of jobs that fall due."""
+        return cls(
+            queue=upcoming.queue,
+            now_ms=upcoming.now_ms,
+            now=format_instant(upcoming.now_ms),
+            span_ms=upcoming.span_ms,
+            overdue=upcoming.overdue,
+            counts=upcoming.counts,
+            later=upcoming.later,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShape:
+    """Answer of `delayq queue show` and `delayq queue set`. `holds` counts its jobs and other records.
+
+    `paused_until_ms` is null if the queue is not paused, and 0 if the pause has no end.
+    """
+
+    queue: str
+    lease_ms: int
+    shards: int
+    paused: bool
+    paused_until_ms: int | None
+    paused_until: str | None
+    holds: dict[str, int]
+
+    @classmethod
+    def of(cls, view: QueueView) -> Self:
+        """Return the shape of the settings of a queue."""
+        return cls(
+            queue=view.queue,
+            lease_ms=view.lease_ms,
+            shards=view.shards,
+            paused=view.paused_until_ms is not None,
+            paused_until_ms=view.paused_until_ms,
+            paused_until=end_text(view.paused_until_ms),
+            holds=dict(view.holds),
+        )

@@ -1,0 +1,98 @@
+"""JSON shapes of workers, and of their pause, maintenance and restart switches."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from delayq.core.json_shapes.answers import JobIdShape
+from delayq.core.json_shapes.members import end_text, members_of, time_text
+from delayq.core.views import Control, WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ControlShape:
+    """Answer of `delayq pause --all`, `resume --all`, `restart` and `maintenance`.
+
+    `paused_until_ms` and `maintenance_until_ms` are null if the switch is off, and 0 if it has no end.
+    """
+
+    paused: bool
+    paused_until_ms: int | None
+    paused_until: str | None
+    paused_reason: str
+    maintenance: bool
+    maintenance_until_ms: int | None
+    maintenance_until: str | None
+    maintenance_since_ms: int | None
+    maintenance_since: str | None
+    reason: str
+    restart_ms: int | None
+    restart: str | None
+
+    @classmethod
+    def of(cls, control: Control) -> "ControlShape":
+        """Return the shape of the switches for all workers."""
+        return ControlShape(
+            paused=control.paused_until_ms is not None,
+            paused_until_ms=control.paused_until_ms,
+            paused_until=end_text(control.paused_until_ms),
+            paused_reason=control.paused_reason,
+            maintenance=control.maintenance_until_ms is not None,
+            maintenance_until_ms=control.maintenance_until_ms,
+            maintenance_until=end_text(control.maintenance_until_ms),
+            maintenance_since_ms=control.maintenance_since_ms,
+            maintenance_since=time_text(control.maintenance_since_ms),
+            reason=control.reason,
+            restart_ms=control.restart_ms,
+            restart=time_text(control.restart_ms),
+        )
+
+    def with_running(self, running: list[JobIdShape]) -> "ControlWaitShape":
+        """Return the shape with the jobs that still run."""
+        return ControlWaitShape(**members_of(self), running=running)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlWaitShape(ControlShape):
+    """Answer of `delayq pause --all --wait`. `running` lists jobs that still run after the wait, at most 20."""
+
+    running: list[JobIdShape]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShape:
+    """One child process of `delayq workers`.
+
+    `supervisor` is the process id of its parent. `done` counts finished jobs, `held` fetched jobs and `runs` running
+    jobs; `running` has the ids of up to ten of them.
+    """
+
+    name: str
+    queues: list[str]
+    host: str
+    pid: int
+    supervisor: int
+    started_ms: int
+    state: Literal["working", "paused", "leaving"]
+    done: int
+    held: int
+    running: list[JobIdShape]
+    runs: int
+
+    @classmethod
+    def of(cls, worker: WorkerInfo) -> "WorkerShape | dict[str, Any]":
+        """Return the shape of a child, or all its members in a dict if a worker of another release has others."""
+        members = {"name": worker.name, "queues": worker.queues, **worker.about}
+        try:
+            shape = msgspec.convert(members, cls)
+        except msgspec.ValidationError:
+            return members
+        return shape if msgspec.json.encode(shape) == msgspec.json.encode(members) else members
+
+
+@dataclass(frozen=True, slots=True)
+class MoveShape:
+    """Answer of `delayq move --once`: the number of jobs that became ready."""
+
+    moved: int

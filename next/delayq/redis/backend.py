@@ -1,0 +1,108 @@
+"""Redis as a backend: one recipe for the connections of clients, workers and loops."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from delayq.backends.protocol import Backend
+from delayq.core.queue_order import Order, strict
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.factory import make_executor
+from delayq.redis.connection.url import Address
+from delayq.redis.health import refuse_eviction
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import load_all
+from delayq.redis.session import Session
+from delayq.redis.worker.consumer import RedisConsumer
+from delayq.redis.worker.hints import Hints
+from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
+from delayq.settings.connections import Routes
+from delayq.settings.model import Settings
+
+WORKER_RETRY_TIMEOUT: Final = 1.0
+"""How long children and supervisors retry a failed call, in seconds. Their loops call again in any case."""
+
+
+class RedisBackend:
+    """The Backend of Redis and Valkey.
+
+    Without a url in the settings it uses the embedded server of the project, which is found or started when the first
+    object is made. Raises ConfigError for a url that cannot be used, and BackendUnavailable for an embedded server that
+    does not start.
+    """
+
+    has_loops = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._keys = Keys(settings.prefix)
+        self._options = settings.options()
+
+    @property
+    def where(self) -> str:
+        """The address of the server, without secrets."""
+        return self._address.masked
+
+    def shares_jobs_with(self, other: Backend) -> bool:
+        """Return True if both use the same url and prefix."""
+        return isinstance(other, RedisBackend) and self._jobs_at == other._jobs_at
+
+    def prepare(self) -> None:
+        """Read all scripts, so that children use the same release even if the files change later."""
+        load_all()
+
+    def check(self) -> None:
+        """Raise UnsafeSetup if the server evicts keys when its memory is full."""
+        refuse_eviction(make_executor(self._address))
+
+    def consumer(
+        self,
+        queues: Sequence[str],
+        *,
+        name: str,
+        order: Order = strict,
+        forced: bool = False,
+        wake_fd: int | None = None,
+    ) -> RedisConsumer:
+        """Make the consumer of a child."""
+        executor = self._worker_executor(wake_fd)
+        return RedisConsumer(executor, self._keys, queues, self._options, name=name, order=order, forced=forced)
+
+    def lease_keeper(self, queues: Sequence[str]) -> RedisLeaseKeeper:
+        """Make the lease keeper of a supervisor."""
+        stop_hints = Hints(self._address, self._keys.cancel)
+        return RedisLeaseKeeper(self._worker_executor(), self._keys, queues, self._options, stop_hints)
+
+    def queue_keeper(self, queues: Sequence[str], *, name: str) -> RedisQueueKeeper:
+        """Make the queue keeper of the loops."""
+        return RedisQueueKeeper(make_executor(self._address), self._keys, self._options, name=name, queues=queues)
+
+    def wake_ups(self) -> Hints:
+        """Subscribe to the notifications for movers."""
+        return Hints(self._address, self._keys.wake)
+
+    def worker_registry(self) -> RedisWorkerRegistry:
+        """Make the list of workers."""
+        return RedisWorkerRegistry(self._worker_executor(), self._keys)
+
+    def session(self, *, is_async: bool, routes: Routes) -> Session:
+        """Make the session of a client."""
+        executor = make_executor(self._address, is_async=is_async)
+        return Session(executor, self._keys, self._options, routes=routes, connection=self._settings.connection)
+
+    @cached_property
+    def _address(self) -> Address:
+        if not self._settings.uses_embedded:
+            return Address(self._settings.must_have_url())
+        from delayq.redis.embedded.server import embedded_url  # no other server needs it
+
+        return Address(embedded_url(self._settings))
+
+    @property
+    def _jobs_at(self) -> tuple[Any, str]:
+        return self._settings.url, self._settings.prefix
+
+    def _worker_executor(self, wake_fd: int | None = None) -> Executor:
+        return make_executor(self._address, retry_timeout=WORKER_RETRY_TIMEOUT, wake_fd=wake_fd)

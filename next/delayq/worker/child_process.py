@@ -1,0 +1,107 @@
+"""The main function of a child: makes the objects of one child process, connects signals, and runs its loop."""
+
+import atexit
+import faulthandler
+import os
+import signal
+from typing import Final
+
+from delayq.backends.protocol import Backend
+from delayq.core.events import WorkerStopping
+from delayq.core.options import Options
+from delayq.core.outcome import default_policy
+from delayq.jobs.listeners import emit
+from delayq.jobs.registry import Registry
+from delayq.worker.attempt import Attempts
+from delayq.worker.child import Child
+from delayq.worker.in_flight import InFlight
+from delayq.worker.options import WorkerOptions
+from delayq.worker.processes import WAKE_SIGNAL
+from delayq.worker.runners.job_runner import JobRunner
+from delayq.worker.shared_memory import SlotTable
+from delayq.worker.start_up import when_reachable
+from delayq.worker.watchdog import Watchdog
+
+SHORTEST_FLUSH: Final = 1.0
+"""How long exit listeners and atexit hooks of a child may run at least, in seconds, however short the grace is."""
+
+
+def run_child(
+    name: str,
+    slots: SlotTable,
+    jobs_left: int | None,
+    *,
+    backend: Backend,
+    defaults: Options,
+    options: WorkerOptions,
+    registry: Registry,
+) -> int:
+    """Run one child in a forked process until it has stopped, and return its exit code.
+
+    `name`: its consumer name. `jobs_left`: how many jobs it may run; None = any number.
+    """
+    atexit._clear()  # hooks from before the fork belong to the parent
+    wake_fd, signal_fd = os.pipe()
+    os.set_blocking(signal_fd, False)
+    signal.set_wakeup_fd(signal_fd)
+    signal.signal(WAKE_SIGNAL, lambda *_: None)
+    signal.signal(signal.SIGINT, lambda *_: None)  # a Ctrl-C reaches all processes, and the supervisor decides
+
+    consumer = backend.consumer(
+        list(options.queues), name=name, order=options.order, forced=options.forced, wake_fd=wake_fd
+    )
+    lease = when_reachable(consumer.open)
+    in_flight = InFlight(slots, threads=options.threads)
+    attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults))
+    runner = JobRunner(in_flight, attempts, registry, threads=options.threads)
+    child = Child(
+        consumer,
+        slots,
+        in_flight,
+        runner,
+        lease=lease,
+        jobs_left=jobs_left,
+        rest=options.rest,
+        idle_wait=options.idle_wait,
+    )
+    _listen_to_signals(child, runner)
+    watchdog = Watchdog(
+        in_flight,
+        relieve=child.relieve,
+        interrupt=runner.interrupt,
+        store_progress=consumer.store_progress,
+        lease=lease,
+        memory=options.memory,
+    )
+    watchdog.start()
+    child.run()
+    watchdog.stop()
+    _leave(name, max(options.grace, SHORTEST_FLUSH))
+    return 0
+
+
+def _listen_to_signals(child: Child, runner: JobRunner) -> None:
+    """Handle TERM: re-raise the interruption in a job that swallowed it; otherwise shut the child down gracefully."""
+
+    def on_term(*_: object) -> None:
+        if runner.inline is not None:
+            runner.inline.raise_again()
+        child.stopping = True
+        runner.wake()
+
+    signal.signal(signal.SIGTERM, on_term)
+    if runner.inline is not None:
+        runner.inline.listen()
+
+
+def _leave(name: str, seconds: float) -> None:
+    """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
+
+    If they take longer than `seconds`, SIGALRM ends the process and its stacks are written to stderr. So a hook that
+    hangs does not delay the replacement of the child. When the worker shuts down, the supervisor may kill it sooner.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    emit(WorkerStopping(name))
+    atexit._run_exitfuncs()
