@@ -12,7 +12,7 @@ class Keys:
     """The keys and channels below one prefix.
 
     Of all queues: the set `queues`, the sorted set `workers`, the hash `control`, and the channels `wake`
-    (`<queue> <due_ms>`), `cancel` (`<queue> <id>`) and `switch` (a queue, or empty).
+    (`<queue> <due_ms>`) and `cancel` (`<queue> <id>`).
     """
 
     def __init__(self, prefix: str = "delayq") -> None:
@@ -21,7 +21,6 @@ class Keys:
         self.workers = f"{prefix}:workers"
         self.wake = f"{prefix}:wake"
         self.cancel = f"{prefix}:cancel"
-        self.switch = f"{prefix}:switch"
         self.prefix = prefix
         self.of_script = cache(self._of_script)
 

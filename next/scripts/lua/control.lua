@@ -9,7 +9,6 @@
 -- ARGV   what        text    switch to set: pause, maintenance or restart; '' = only read
 -- ARGV   for_ms      int     length in ms; 0 = until it is switched off; -1 = switch it off. Not used for a restart.
 -- ARGV   reason      text    reason of the pause or the maintenance, for people; '' = none
--- ARGV   switch      text    pub/sub channel on which a change is announced
 --
 -- RETURNS  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason}
 --            now_ms                time of this call
@@ -54,10 +53,6 @@ elseif what == 'maintenance' then
   local is_in_force = ends and (ends == 0 or ends > now)
   local since = is_in_force and known[3] or now_text
   redis.call('HSET', control, 'maintenance_until_ms', until_text, 'maintenance_since_ms', since, 'reason', reason)
-end
--- An error of PUBLISH is ignored, because workers also poll.
-if what ~= '' then
-  redis.pcall('PUBLISH', switch, '')
 end
 
 known = redis.call('HMGET', control, unpack(fields))

@@ -6,11 +6,10 @@
 -- KEYS   meta        hash    fields paused_until_ms, schema, lease_ms
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
--- ARGV   queue       text    name of the queue, for the messages on both channels
+-- ARGV   queue       text    name of the queue, for the wake-up
 -- ARGV   wake        text    pub/sub channel that wakes movers, when the queue is resumed
 -- ARGV   for_ms      int     length of the pause in ms; 0 = until it is resumed; -1 = resume now
 -- ARGV   lease_ms    int     lease in ms, stored if the queue is new
--- ARGV   switch      text    pub/sub channel on which the change is announced; receives `<queue>`
 --
 -- RETURNS  The end of the pause, epoch ms; 0 = until it is resumed; -1 = not paused
 -- COST     O(1)
@@ -20,15 +19,9 @@
 -- include: wake_mover
 -- include: may_write
 
--- An error of PUBLISH is ignored, because workers also poll.
-local function tell_workers()
-  redis.pcall('PUBLISH', switch, queue)
-end
-
 if for_ms < 0 then
   redis.call('HDEL', meta, 'paused_until_ms')
   wake_mover(wake, queue, now)
-  tell_workers()
   return -1
 end
 
@@ -38,5 +31,4 @@ redis.call('HSET', meta, 'paused_until_ms', string.format('%.0f', paused_until))
 if redis.call('HSETNX', meta, 'schema', '1') == 1 then
   redis.call('HSET', meta, 'lease_ms', lease_ms)
 end
-tell_workers()
 return paused_until

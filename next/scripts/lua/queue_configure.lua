@@ -9,8 +9,6 @@
 -- ARGV   lease_ms          text    new lease in ms; '' = do not change it
 -- ARGV   default_lease_ms  int     lease in ms, stored if the queue is new and lease_ms is ''
 -- ARGV   shards            text    new number of shards; '' = do not change it
--- ARGV   queue             text    name of the queue, for the message on the channel
--- ARGV   switch            text    pub/sub channel on which the change is announced; receives `<queue>`
 --
 -- RETURNS  {lease_ms, shards, jobs}
 --            lease_ms  lease in ms after this call
@@ -45,8 +43,6 @@ if not is_refused then
     redis.call('HSET', meta, 'shards', shards)
     shards_here = shards
   end
-  -- An error of PUBLISH is ignored, because workers also poll.
-  redis.pcall('PUBLISH', switch, queue)
 end
 local in_force = whole_number(redis.call('HGET', meta, 'lease_ms')) or default_lease_ms
 return { in_force, shards_here, job_count }

@@ -218,7 +218,6 @@ def _control(draw: Drawing) -> Step:
         "what": draw.random.choice(["", "pause", "maintenance", "restart"]),
         "for_ms": draw.random.choice([-1, 0, 9_000]),
         "reason": draw.random.choice(["", "deploy"]),
-        "switch": "delayq:switch",
     }
     return Step("control", said)
 
@@ -226,12 +225,12 @@ def _control(draw: Drawing) -> Step:
 def _pause(draw: Drawing) -> Step:
     length = draw.random.choice([-1, -1, -1, 0, 4_000])
     said = {"now": draw.now(), "queue": "q", "wake": "delayq:wake", "for_ms": length, "lease_ms": LEASE}
-    return Step("pause", {**said, "switch": "delayq:switch"})
+    return Step("pause", said)
 
 
 def _queue_configure(draw: Drawing) -> Step:
     said = {"lease_ms": draw.random.choice(["", "30000", "0"]), "default_lease_ms": LEASE, "shards": ""}
-    return Step("queue_configure", {**said, "queue": "q", "switch": "delayq:switch"})
+    return Step("queue_configure", said)
 
 
 def _run_now(draw: Drawing) -> Step:

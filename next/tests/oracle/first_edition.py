@@ -10,6 +10,9 @@ from typing import Any, Final
 import msgspec
 
 FOLDER: Final = Path(__file__).parents[3] / "scripts" / "lua"
+SWITCH: Final = "delayq:switch"
+"""A channel of the first edition to which nothing subscribes; ours has none."""
+
 _KEY: Final = re.compile(r"^-- KEYS\[\d+\] +(\w+)", re.MULTILINE)
 
 
@@ -138,7 +141,7 @@ def _outbox_read(step: Step, run: Run) -> Any:
 
 def _queue_configure(step: Step, run: Run) -> Any:
     said = step.arguments
-    lease = run("configure", [said["lease_ms"], said["default_lease_ms"], "", said["queue"], said["switch"]])
+    lease = run("configure", [said["lease_ms"], said["default_lease_ms"], "", "q", SWITCH])
     return lease if lease == "error" else int(lease)
 
 
@@ -159,6 +162,8 @@ _TRANSLATIONS: Final[dict[str, Callable[[Step, Run], Any]]] = {
     "activity_record": lambda step, run: run("tally", [step.arguments["now"], ""]),
     "queue_remove": lambda step, run: _without(run("remove", list(step.arguments.values())), 6),
     "queue_configure": _queue_configure,
+    "pause": lambda step, run: run("pause", [*step.arguments.values(), SWITCH]),
+    "control": lambda step, run: run("control", [*step.arguments.values(), SWITCH]),
 }
 
 

@@ -7,7 +7,7 @@ from delayq.core.errors import BackendError
 from delayq.core.states import STATES
 from delayq.core.views import Control
 from delayq.redis.calls import queues
-from delayq.redis.calls.queues import END, UNTIL_ENDED, Holds, Switch
+from delayq.redis.calls.queues import END, UNTIL_ENDED, Holds
 from delayq.redis.keys import GROUP
 from tests.support.dump import dump
 from tests.support.queue import HOUR, LEASE, NOW, SECOND, QueueOnServer, envelope_of, large_envelope, new_job
@@ -83,32 +83,19 @@ def test_the_time_of_a_restart_only_grows(queue: QueueOnServer) -> None:
     assert queue.control().restart_ms == NOW + 8
 
 
-# --- the hints for workers
+# --- channels
 
 
-def test_workers_are_told_of_a_changed_switch_and_not_of_a_look(queue: QueueOnServer) -> None:
-    whats: list[Switch] = ["pause", "maintenance", "restart"]
-    with queue.listening(queue.keys.switch) as listener:
-        queue.pause()
-        queue.resume()
-        queue.configure(5000)
-        assert listener.heard() == ["orders"] * 3
-        for what in whats:
-            queue.control(what)
-        assert listener.heard() == [""] * 3
-        queue.control()
-        assert listener.heard() == []
-
-
-def test_a_channel_that_may_not_be_used_stops_no_pause(queue: QueueOnServer) -> None:
+def test_a_channel_that_may_not_be_used_stops_no_resume(queue: QueueOnServer) -> None:
+    queue.pause()
     queue.server.acl_setuser("narrow", enabled=True, nopass=True, commands=["+@all"], keys=["*"], reset_channels=True)
-    call = queues.pause(queue.keys, "orders", for_ms=0, lease_ms=LEASE)
+    call = queues.pause(queue.keys, "orders", for_ms=END, lease_ms=LEASE)
     with queue.server.client() as narrow:
         narrow.execute_command("AUTH", "narrow", "")
-        assert narrow.execute_command(*call.words_with_text()) == 0
+        assert narrow.execute_command(*call.words_with_text()) == -1
         narrow.connection.disconnect()
     queue.server.acl_deluser("narrow")
-    assert queue.stats().paused
+    assert not queue.stats().paused
 
 
 # --- clear

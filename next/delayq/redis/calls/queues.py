@@ -58,7 +58,6 @@ def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "
         wake=keys.wake,
         for_ms=for_ms,
         lease_ms=lease_ms,
-        switch=keys.switch,
     )
 
 
@@ -74,7 +73,6 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
         what=what,
         for_ms=for_ms,
         reason=reason,
-        switch=keys.switch,
     )
 
 
@@ -95,8 +93,6 @@ def configure(
         lease_ms="" if lease_ms is None else lease_ms,
         default_lease_ms=default_lease_ms,
         shards="" if shards is None else shards,
-        queue=queue,
-        switch=keys.switch,
     )
 
 
