@@ -86,7 +86,8 @@ async def _settle_outside_acks(
             if found:
                 await _settle(executor, keys, queue, verdict, found)
                 counts[verdict] += len(found)
-        after, marks = page.after, page.marks
+        # All pages carry the marks of the first one, so that the last page detects a consumer that vanished meanwhile.
+        after, marks = page.after, marks or page.marks
     return counts["acked"], counts["again"], counts["garbage"]
 
 

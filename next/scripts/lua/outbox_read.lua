@@ -7,7 +7,7 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   relay       text    name of the calling relay
--- ARGV   hold_ms     int     how long only this relay receives records, in ms
+-- ARGV   hold_ms     int     for how long other relays receive no records after this call, in ms
 -- ARGV   after       text    id of the record after which to continue; '-' = from the start
 -- ARGV   limit       int     maximum number of records, 1..500
 --

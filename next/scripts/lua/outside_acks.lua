@@ -1,5 +1,5 @@
--- outside_acks: Find delivered entries that are not pending any more, page by page, with a verdict on each. Such
--- entries come from consumers that acknowledge by a plain `XACK`, and from damaged data.
+-- outside_acks: Find delivered entries that are no longer pending, page by page, and return a verdict on each. Such
+-- entries come from plain consumers, which acknowledge by `XACK` alone, and from damaged data.
 --
 -- MOVES  nothing
 --
@@ -9,13 +9,13 @@
 --
 -- ARGV   after       text    entry id after which the page starts; '-' = start of the stream
 -- ARGV   limit       int     maximum number of entries to look at, 1..500
--- ARGV   seen        text    `marks` from the first page of this pass; '' for the first page
--- ARGV   scope       text    delivered = the delivered entries; all = also undelivered ones, among which only garbage
---                            is reported
+-- ARGV   seen        text    '' for the first page of a pass; for all other pages, `marks` from the first page
+-- ARGV   scope       text    delivered = look at delivered entries; all = look at undelivered entries too, and report
+--                            those that are garbage
 --
 -- RETURNS  One flat list: next, marks, then entry, id and verdict for each entry that was found.
 --            next     `after` for the next page; '' = this was the last page
---            marks    `seen` for the other pages of this pass
+--            marks    state of the fields `vanished` and `anew`; pass the marks of the first page as `seen`
 --            entry    entry id
 --            id       job id, or '' if the entry has none
 --            verdict  acked    a plain consumer acknowledged the job: call `ack`
@@ -23,14 +23,16 @@
 --                     garbage  the entry belongs to no job: call `bury`. In the scope `all`, the entry may be pending.
 -- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one
 --
--- If a consumer of delayq is deleted, its entries look as if they had been acknowledged. Because it is better to
--- deliver a job twice than to lose it, the verdict is `acked` only if both conditions hold: the group has a consumer
--- that is not delayq's, and no consumer of delayq has vanished since the last full pass. `renew` records the consumers
--- of delayq in `meta`; a recorded consumer that is missing in the group has vanished. Entries up to the id `anew` (see
--- `tidy`) are always delivered again.
+-- Consumers of delayq have names of the form `dq:<host>:<pid>:<random>`; all other consumers are plain consumers. If a
+-- consumer of delayq is deleted, its entries look as if they had been acknowledged. It is better to deliver a job twice
+-- than to lose it. So the verdict is acked only if the group has a plain consumer, and if no consumer of delayq has
+-- vanished since the last full pass. `renew` records the consumers of delayq in `meta`. A recorded consumer that is
+-- missing in the group has vanished. For entries up to the id `anew` (see `tidy`), the verdict is always again.
 --
--- Handle each page before you ask for the next one. At the end of a pass, the script deletes the fields `vanished` and
--- `anew` if they did not change during the pass and the last page found nothing.
+-- Handle each page before you ask for the next one. On the last page, the script deletes the fields `vanished` and
+-- `anew` if they have not changed since the first page, and if the last page found nothing. For this comparison, all
+-- pages need the marks of the first page: a consumer may vanish between two pages, and its entries may be on an earlier
+-- page.
 
 -- include: find_group
 -- include: padded
@@ -93,7 +95,8 @@ end
 
 local reply = { '', marks }
 
--- Adds an entry to the reply, unless it is the current entry of a job and is pending or not yet delivered.
+-- Adds an entry to the reply if it was delivered and is no longer pending, or, in the scope all, if it is not the
+-- current entry of a job.
 local function judge(entry, fields, is_pending)
   local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == entry
   -- If an entry is missing in the page of pending entries, it is looked up individually. The page may be incomplete,
@@ -146,7 +149,7 @@ while not is_end and looked < limit and bytes < max_bytes do
   end
 end
 
--- 3. Return the position of the next page.
+-- 3. Return the position of the next page. On the last page, delete the marks if the whole pass has seen them.
 
 if not is_end then
   reply[1] = after

@@ -8,12 +8,14 @@
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV*  reports     {id entry report}   report: a JSON object with members, without its closing brace
 --
--- RETURNS  A list with a number for each row: 1 = stored, 0 = fenced
+-- RETURNS  A list with a number for each row:
+--            1  stored
+--            0  nothing changed: fenced
 -- COST     O(rows); send at most 500 rows and 1 MB
 --
--- The script appends the member at_ms to each report. A full server refuses the script. This does no harm, because a
--- job runs without its reports. Every script that ends a delivery deletes the report, so that a report always comes
--- from the worker that has the job now.
+-- The script appends the member at_ms to each report. A full server refuses the script. This does no harm, because jobs
+-- run without reports too. Every script that takes a job from its worker deletes the report, so that a report always
+-- comes from the worker that has the job now.
 
 -- include: owned_rows
 

@@ -1,8 +1,8 @@
--- replace: Schedule jobs even if their ids are taken. The job that has the id gets the new due time and, if `word` is
--- replaced, the new envelope.
+-- replace: Schedule jobs even if their ids are taken. If a job already has the id, it gets the new due time. If `word`
+-- is replaced, it also gets the new envelope.
 --
 -- MOVES  absent -> scheduled, scheduled -> scheduled, ready -> scheduled;
---        if `word` is replaced, also failed -> scheduled, completed -> scheduled
+--        if `word` is replaced, also failed -> scheduled and completed -> scheduled
 --
 -- KEYS   jobs        hash    id -> envelope JSON
 -- KEYS   scheduled   zset    id -> due time, epoch ms

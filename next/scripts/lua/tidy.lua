@@ -1,5 +1,5 @@
--- tidy: Repair the stream, the consumer group and `meta` of a queue, and count its jobs, so that the caller can detect
--- damaged data.
+-- tidy: Create or repair the stream, the consumer group and `meta` of a queue, and return the sizes of its keys, so
+-- that the caller can detect damaged data.
 --
 -- MOVES  nothing
 --
@@ -17,15 +17,16 @@
 --
 -- RETURNS  {lease_ms, stream, entries, scheduled, failed, completed, jobs, unique, locks, regrouped, counted, is_new}
 --            lease_ms   lease of this queue
---            stream     XLEN stream; the next seven are the sizes of the keys with these names
+--            stream     number of entries in the stream
+--            entries, scheduled, failed, completed, jobs, unique, locks   number of rows in the key with this name
 --            regrouped  1 = the consumer group was missing or damaged, and was set to the end of the stream; else 0
---            counted    sum of all counters
+--            counted    sum of all counters (the fields `*_total` of `meta`)
 --            is_new     1 = the queue was new; else 0
 -- COST     O(consumer groups)
 --
--- The data is damaged if XLEN stream is not HLEN entries, if HLEN jobs is not the sum of scheduled, entries, failed and
--- completed, or if HLEN locks is greater than HLEN unique. A lost row in `unique` makes a job lose its uniqueness lock;
--- only the last comparison reveals that.
+-- The data is damaged in three cases: stream and entries differ; jobs is not the sum of scheduled, entries, failed and
+-- completed; locks is greater than unique. The last comparison is needed because a job loses its unique key if its row
+-- in `unique` is lost, and the other two comparisons do not reveal this.
 --
 -- If the counter sum is unchanged since the caller's last call, the queue was idle in between. If the sum has fallen,
 -- the server lost data or the queue was removed.
@@ -36,7 +37,7 @@
 -- include: may_write
 -- include: read_counters
 
--- 1. Read.
+-- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
 local delivered = known[1] -- the highest entry id that was ever delivered
@@ -66,10 +67,10 @@ if redis.call('EXISTS', stream) == 0 then
   delivered = redis.call('HGET', meta, 'delivered')
 end
 
--- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. A worker may then be running
--- the job of any entry, so the group is set to the end of the stream, and no entry id is delivered twice. Entries up to
--- the id in the field `anew` may never have been processed; `outside_acks` later finds them page by page for
--- redelivery.
+-- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. In both cases, a worker may be
+-- running the job of any entry. So the group is set to the end of the stream, and Redis delivers no entry a second
+-- time. Some of these entries may never have been processed. The field `anew` has the id of the last one, and
+-- `outside_acks` finds the entries up to this id, so that the caller can append their jobs to the stream again.
 
 local function last_made()
   local info = redis.call('XINFO', 'STREAM', stream)

@@ -16,7 +16,7 @@
 --          fenced  nothing changed: the job no longer belongs to the caller
 -- COST     O(1)
 
--- If the job was taken from the caller, the key stays. The next worker of the job frees the key when it starts the job.
+-- If the answer is fenced, the key is not freed. The next worker of the job frees the key when it starts the job.
 if entry ~= '' and redis.call('HGET', entries, id) ~= entry then
   return 'fenced'
 end

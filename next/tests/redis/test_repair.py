@@ -1,5 +1,7 @@
 """The repair of a queue, and its relay, on a real server."""
 
+from typing import TypeVar
+
 import pytest
 import redis
 
@@ -7,14 +9,18 @@ from delayq.backends.protocol import Repaired
 from delayq.core.options import Options
 from delayq.redis import relay, repair
 from delayq.redis.calls import delivery, inspect, upkeep
+from delayq.redis.calls.call import Call
+from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
-from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of
+from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of, large_envelope
 
 STREAM = "test:{orders}:stream"
 PLAIN = "billing"
 OURS = "dq:a:1:x"
 CHAIN = ',"chain":[{"id":"next","name":"n"}]'
+
+T = TypeVar("T")
 
 
 def repaired(queue: QueueOnServer, options: Options | None = None) -> Repaired:
@@ -90,6 +96,32 @@ def test_the_work_of_a_consumer_that_was_deleted_is_delivered_again(queue: Queue
     (again,) = queue.read("dq:b:2:y")
     assert again.id == "one"
     assert again.entry != entries["one"]
+
+
+def test_a_consumer_that_is_deleted_between_two_pages_loses_no_job(
+    queue: QueueOnServer, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job was pending on the first page, so this pass cannot see it. The next pass must deliver it again."""
+    record_consumer(queue, OURS)
+    queue.reserve("ours", consumer=OURS, envelope=large_envelope(1_100_000))  # a page ends after 1 MB
+    queue.reserve("two", consumer=PLAIN, envelope=large_envelope(1_100_000))
+    queue.reserve("three", consumer=PLAIN)
+    pages = 0
+    run = Executor.run
+
+    async def run_and_delete_after_first_page(executor: Executor, call: Call[T]) -> T:
+        nonlocal pages
+        value = await run(executor, call)
+        if isinstance(value, upkeep.OutsideAcks):
+            pages += 1
+            if pages == 1:
+                server.xgroup_delconsumer(STREAM, "delayq", OURS)
+        return value
+
+    monkeypatch.setattr(Executor, "run", run_and_delete_after_first_page)
+    assert (repaired(queue), pages) == (Repaired(), 3)
+    assert repaired(queue) == Repaired(redelivered=1)
+    assert [job.id for job in queue.read("dq:b:2:y")] == ["ours"]
 
 
 @pytest.mark.parametrize("fields", [{"x": "1"}, {"id": "ghost", "job": "{}"}, {"job": "no id"}])

@@ -48,7 +48,7 @@ class OutsideAck(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
-    """One page of them. `after` is '' at the end of the pass; `marks` go into the call for the next page."""
+    """One page of them. `after` is '' at the end of the pass. All later pages need the `marks` of the first page."""
 
     after: str
     marks: str

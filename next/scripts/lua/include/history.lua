@@ -1,7 +1,7 @@
--- Returns the content of the `history` array for a new failure: the JSON of the failure before it, without the
--- brackets. Returns '' without an earlier failure, or if it is not a JSON object. Failures are nested: each has the one
--- before it in its own history. If nine failures are nested in `earlier`, it is left out itself, so that the first nine
--- stay.
+-- Returns the content of the array `history` for a new failure, without the brackets. The content is the JSON of the
+-- failure before it, which has the failure before that in its own history, and so on. If `earlier` already contains
+-- nine nested failures, `earlier` itself is left out, so that the nine oldest failures stay. Returns '' if there is no
+-- earlier failure, or if it is not a JSON object.
 local function history(earlier)
   if not (earlier and string.match(earlier, '^{.*}$')) then
     return ''

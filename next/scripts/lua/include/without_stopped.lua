@@ -1,5 +1,6 @@
--- The owned rows whose job was not asked to stop. A job that was asked to stop gets the answer 2: it must neither run
--- again nor fail, so its caller settles it by ack with alone = 2. Its wish stays until then.
+-- Returns the owned rows whose jobs have no stop request, and the answers for all rows. The answer for a job with a
+-- stop request is 2: the job must neither run again nor fail, so the caller settles it by `ack` with alone = 2. The
+-- stop request stays in `cancel` until then.
 local function without_stopped(cancel, rows, owned, answers)
   if #owned == 0 or redis.call('HLEN', cancel) == 0 then
     return owned, answers
