@@ -57,6 +57,10 @@ class Session:
             )
         return spec if to.queue is None else msgspec.structs.replace(spec, queue=to.queue)
 
+    def all_routed(self, specs: list[JobSpec]) -> list[JobSpec]:
+        """Return specs with the queues of their routes; see `routed`."""
+        return [self.routed(spec) for spec in specs] if self._routes.table else specs
+
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes something, and wait for the durability of the options.
 

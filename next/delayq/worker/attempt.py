@@ -176,9 +176,9 @@ class Attempts:
     def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
         """Turn an outcome into a settlement, and log a failure or a retry."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
-        if isinstance(outcome, Done) and outcome.is_stopped:
-            return Stopped(queue, job_id, entry)
         if isinstance(outcome, Done):
+            if outcome.is_stopped:
+                return Stopped(queue, job_id, entry)
             kept = encode_result(result, job_id=job_id) if outcome.retention_ms else b""
             return Acked(queue, job_id, entry, outcome.retention_ms, kept, is_followed=envelope.is_followed)
         failure = b""

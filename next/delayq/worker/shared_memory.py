@@ -92,7 +92,7 @@ class SlotTable:
         """Record a new delivery as waiting. Raises ValueError for an entry id that is too long."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
-        if len(entry) > MAX_ENTRY_BYTES:
+        if entry[MAX_ENTRY_BYTES:]:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
         _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode())
         self._floats[(start + _LIMIT) // 8] = 0.0

@@ -104,7 +104,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
         their references. NotConfirmed is raised after all trips: all jobs are stored, `done` has their references.
         """
-        given = [self._session.routed(with_declared(spec)) for spec in _checked_specs(specs)]
+        given = self._session.all_routed([with_declared(spec) for spec in _checked_specs(specs)])
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = _prepare_all(given, self._session.options, now_ms)
         if spread is not None:
