@@ -189,6 +189,8 @@ def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Call
     """Return the wait. A backoff function that fails must not take the error of the attempt with it."""
     try:
         return backoff.delay_ms(attempt, error, rand)
-    except Exception as broken:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:
         error.add_note(f"The backoff function of the job failed too ({broken!r}); the default backoff was used.")
         return DEFAULT.delay_ms(attempt, error, rand)

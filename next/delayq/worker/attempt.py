@@ -109,7 +109,7 @@ class Attempts:
             job = handler.read(envelope.data)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
-        except Exception as error:
+        except BaseException as error:  # code of the application reads the payload, and may raise SystemExit
             return self._decided(delivery, envelope, policy_of(envelope, policy), error)
         limit = self._limit(policy) if refusal is None else HOOK_LIMIT
         return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
@@ -132,6 +132,16 @@ class Attempts:
         """Return the settlement of an attempt."""
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
+    def settle_broken(self, attempt: Attempt, outcome: Outcome | None, error: BaseException) -> Settlement:
+        """Return the settlement of an attempt after whose handler code of the application raised `error`.
+
+        Such code is a backoff function, the hook `failed`, or a result that is encoded. A failed job stays failed. Any
+        other job fails or is retried with this error, by the default backoff instead of a function.
+        """
+        if isinstance(outcome, GiveUp):
+            return self._settlement(attempt.delivery, attempt.envelope, outcome)
+        return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
+
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
         """Decide what follows an attempt whose process was killed.
 
@@ -145,9 +155,11 @@ class Attempts:
             policy = policy_of(envelope, self._standard)
         except UnreadableEnvelope as unreadable:
             return self._unreadable(delivery, unreadable)
-        if not runs_no_function(policy.backoff):
-            policy = replace(policy, backoff=self._standard.backoff)
-        return self._decided(delivery, envelope, policy, error)
+        return self._decided(delivery, envelope, self._without_function(policy), error)
+
+    def _without_function(self, policy: Policy) -> Policy:
+        """Return a policy whose backoff runs no code of the application."""
+        return policy if runs_no_function(policy.backoff) else replace(policy, backoff=self._standard.backoff)
 
     def _declared(self, handler: Handler) -> Policy:
         policy = self._policies.get(handler.name)

@@ -7,6 +7,7 @@ import threading
 from typing import Any, Final
 
 from delayq.core.control_flow import JobInterrupted
+from delayq.core.outcome import Outcome
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
@@ -94,10 +95,15 @@ class JobRunner:
 
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
-        outcome = self._attempts.decide(attempt, error)
-        if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
-            attempt.context.run(asyncio.run, as_coroutine(told))
-        self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
+        outcome: Outcome | None = None
+        try:
+            outcome = self._attempts.decide(attempt, error)
+            if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
+                attempt.context.run(asyncio.run, as_coroutine(told))
+            settlement = self._attempts.settle(attempt, outcome, result)
+        except BaseException as broken:  # a thread that ends here would never run another job
+            settlement = self._attempts.settle_broken(attempt, outcome, broken)
+        self._in_flight.finish(job, settlement)
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -114,11 +120,16 @@ class JobRunner:
     async def _end_in_loop(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran in the event loop, in which an async hook is awaited too."""
         self._note_end(error)
-        outcome = self._attempts.decide(attempt, error)
-        if told := self._attempts.tell_failed(attempt, outcome):
-            await told
+        outcome: Outcome | None = None
+        try:
+            outcome = self._attempts.decide(attempt, error)
+            if told := self._attempts.tell_failed(attempt, outcome):
+                await told
+            settlement = self._attempts.settle(attempt, outcome, result)
+        except BaseException as broken:
+            settlement = self._attempts.settle_broken(attempt, outcome, broken)
         self._in_loop.discard(job)
-        self._in_flight.finish(job, self._attempts.settle(attempt, outcome, result))
+        self._in_flight.finish(job, settlement)
         self._has_ended.set()
 
     def _become_copy(self) -> None:
