@@ -8,10 +8,10 @@ running beside that, or at a shutdown       handed back, at no cost
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from delayq.backends.protocol import Delivery, DeliveryRef, LeaseKeeper, Settlement
+from delayq.backends.protocol import Delivery, DeliveryRef, EntryKey, LeaseKeeper, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.shared_memory import SlotState
@@ -38,13 +38,28 @@ class CrashRecovery:
         return bool(ended)
 
     def _settle(self, child: ChildProcess) -> None:
+        """Settle the pending jobs of a dead child until none is left, or until a call changes nothing.
+
+        One call may settle only a part, because calls are limited to a number of jobs and bytes.
+        """
         states = {view.ref.key: view.state for view in child.slots.read()}
+        before: set[EntryKey] = set()
+        # A child that shut down may have pending jobs too: they were delivered while it abandoned a read.
+        while pending := self._keeper.pending(child.consumer):
+            keys = {delivery.key for delivery in pending}
+            if keys == before:
+                return
+            before = keys
+            self._settle_pending(child, pending, states)
+
+    def _settle_pending(
+        self, child: ChildProcess, pending: Sequence[Delivery], states: Mapping[EntryKey, SlotState]
+    ) -> None:
         done: list[DeliveryRef] = []
         unstarted: list[DeliveryRef] = []
         vanished: list[DeliveryRef] = []
         decided: list[Settlement] = []
-        # Also a child that ended in order may hold one: it was delivered while the child turned away from a read.
-        for delivery in self._keeper.pending(child.consumer):
+        for delivery in pending:
             state = states.get(delivery.key, SlotState.WAITING)
             if state is SlotState.DONE:
                 done.append(delivery.ref)
@@ -54,18 +69,17 @@ class CrashRecovery:
                 decided.append(self._end_of_killed(delivery, error))
             else:
                 vanished.append(delivery.ref)
-        if done or unstarted or vanished or decided:
-            failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
-            logger.warning(
-                "settled for the ended child %s: %d done, %d handed back, %d charged with a recovery, %d ended",
-                child.consumer,
-                len(done),
-                len(unstarted),
-                len(vanished),
-                len(decided),
-            )
-            for job in failed:
-                logger.error("job %s (queue %s) failed: too many of the processes that ran it ended", job.id, job.queue)
+        failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
+        logger.warning(
+            "settled for the ended child %s: %d done, %d handed back, %d charged with a recovery, %d ended",
+            child.consumer,
+            len(done),
+            len(unstarted),
+            len(vanished),
+            len(decided),
+        )
+        for job in failed:
+            logger.error("job %s (queue %s) failed: too many of the processes that ran it ended", job.id, job.queue)
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for

@@ -24,6 +24,12 @@ RECLAIM_LIMIT: Final = 250
 MAX_HAND_BACK: Final = 100
 """The rows of which one call of hand_back looks at most."""
 
+PENDING_PAGE: Final = 500
+"""Deliveries in one page of `read_pending`. A shorter page is the last one."""
+
+FIRST_PENDING: Final = "0"
+"""The value of `after` for the first page of `read_pending`."""
+
 PAYLOAD_LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload of this job was lost in Redis."))
 
 
@@ -196,10 +202,10 @@ def wait_new(keys: Keys, queues: Sequence[str], consumer: str, timeout_ms: int) 
     return _read_group(queues, consumer, 1, tail, repeatable=False)
 
 
-def read_pending(keys: Keys, queue: str, consumer: str) -> Call[list[Delivery]]:
-    """Read again what the consumer has been given and has not settled."""
-    tail = ("STREAMS", keys.of_queue(queue, "stream"), "0")
-    return _read_group([queue], consumer, 500, tail, repeatable=True)
+def read_pending(keys: Keys, queue: str, consumer: str, *, after: str = FIRST_PENDING) -> Call[list[Delivery]]:
+    """Read a page of the jobs that were delivered to a consumer and are not settled: those behind the entry `after`."""
+    tail = ("STREAMS", keys.of_queue(queue, "stream"), after)
+    return _read_group([queue], consumer, PENDING_PAGE, tail, repeatable=True)
 
 
 def _read_group(

@@ -21,6 +21,7 @@ from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.opening import ServerClock, open_queues
+from delayq.redis.worker.pending import read_all_pending
 from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
@@ -143,9 +144,7 @@ class RedisConsumer:
     def pending(self) -> list[Delivery]:
         """Read again what this consumer has been given and has not settled."""
         queues = self._resting.awake(self._queues)
-        requests = [calls.read_pending(self._keys, queue, self.name) for queue in queues]
-        replies = self._resting.values(queues, drive(self._executor.run_all(requests)))
-        return [delivery for reply in replies for delivery in reply]
+        return read_all_pending(self._executor, self._keys, queues, self.name, resting=self._resting)
 
     def hand_back(self, held: Sequence[DeliveryRef]) -> None:
         """Give back jobs that were not started. What a queue refuses stays with this consumer, as pending."""

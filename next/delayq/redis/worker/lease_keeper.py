@@ -15,6 +15,7 @@ from delayq.redis.keys import Keys
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.opening import ServerClock, open_queues
+from delayq.redis.worker.pending import read_all_pending
 from delayq.redis.worker.settle import settling_calls
 from delayq.redis.worker.switches import read_restart
 
@@ -74,8 +75,7 @@ class RedisLeaseKeeper:
 
     def pending(self, consumer: str) -> list[Delivery]:
         """Read what a consumer has been given and has not settled."""
-        replies = self._run([(queue, calls.read_pending(self._keys, queue, consumer)) for queue in self._queues])
-        return [delivery for reply in replies for delivery in reply]
+        return read_all_pending(self._executor, self._keys, self._queues, consumer, resting=self._resting)
 
     def stop_requests(self) -> list[tuple[str, str]]:
         """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
@@ -105,7 +105,7 @@ class RedisLeaseKeeper:
             job
             for (_, page), outcome in zip(pages, outcomes, strict=True)
             if not isinstance(outcome, BackendError)
-            for job, answer in zip(page, outcome, strict=True)
+            for job, answer in zip(page, outcome, strict=False)
             if answer == calls.FAILED
         ]
 
