@@ -19,6 +19,7 @@ from delayq.redis.calls import jobs as calls
 from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
 from delayq.redis.calls.jobs import Placed
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
+from delayq.redis.server_clock import ServerClock
 from delayq.redis.session import Session
 
 AT_ONCE_MS: Final = 15_000
@@ -28,15 +29,13 @@ _ON_CONFLICT: Final = get_args(OnConflict)
 REFUSED: Final = ("conflict", "running")
 """Answers for a job that was not stored."""
 
-SERVER_TIME_EVERY: Final = 60.0
-
 
 class SchedulingOperations(OperationsBase[RefT]):
     """Operations that store new jobs."""
 
     def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
         super().__init__(session, make_ref)
-        self._server_ahead: tuple[float, float] | None = None
+        self._clock = ServerClock()
 
     async def schedule(
         self,
@@ -190,14 +189,12 @@ class SchedulingOperations(OperationsBase[RefT]):
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
     async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return epoch ms: by the server's clock, asked for once a minute, or by this machine's."""
-        local = time.time()
+        """Return epoch ms: the time of the server, read at least once a minute, or that of this machine."""
         if not must_be_server_time:
-            return int(local * 1000)
-        if self._server_ahead is None or time.monotonic() - self._server_ahead[0] > SERVER_TIME_EVERY:
-            server = await self._session.executor.run(inspect.server_time_ms()) / 1000
-            self._server_ahead = (time.monotonic(), server - time.time())
-        return int((local + self._server_ahead[1]) * 1000)
+            return int(time.time() * 1000)
+        if self._clock.is_due():
+            self._clock.set(await self._session.executor.run(inspect.server_time_ms()))
+        return self._clock.now_ms()
 
 
 def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:

@@ -16,11 +16,13 @@ from delayq.core.queue_order import Order, strict
 from delayq.core.resting import RestingQueues
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
+from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
+from delayq.redis.server_clock import ServerClock
 from delayq.redis.worker.grouping import by_queue, cut
-from delayq.redis.worker.opening import ServerClock, open_queues
+from delayq.redis.worker.opening import open_queues
 from delayq.redis.worker.pending import read_all_pending
 from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
@@ -99,17 +101,21 @@ class RedisConsumer:
         reading = queues[0] if queues else None
         if reading is not None:
             requests.append(calls.read_new(self._keys, reading, self.name, limit))
-            requests += self._switches.calls
+            requests += self._state_calls()
         started = drive(self._executor.start(requests))
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Read the answers of a trip. Only a queue that brings less than the limit costs a trip for the next one."""
-        outcomes = drive(self._executor.finish(trip.started))
+        try:
+            outcomes = drive(self._executor.finish(trip.started))
+        except BackendError:
+            self._clock.expire()
+            raise
         settled, read = outcomes[: len(trip.settling)], outcomes[len(trip.settling) :]
         taken: list[Delivery] = []
         if trip.reading:
-            self._switches.keep(read[1:])
+            self._keep_state(read[1:])
             taken = self._taken([trip.reading], read[:1])
             taken += self._take(trip.lower, trip.limit - len(taken))
 
@@ -133,10 +139,13 @@ class RedisConsumer:
             return []
         requests: list[Call[Any]] = [calls.wait_new(self._keys, queues, self.name, int(timeout * 1000))]
         try:
-            outcome, *switches = drive(self._executor.run_all([*requests, *self._switches.calls], block=timeout))
+            outcome, *state = drive(self._executor.run_all([*requests, *self._state_calls()], block=timeout))
         except WokenUp:
             return self.pending()
-        self._switches.keep(switches)
+        except BackendError:
+            self._clock.expire()
+            raise
+        self._keep_state(state)
         if isinstance(outcome, BackendError):
             return self._take(queues, 1)  # one by one, because the error does not say which queue it is
         return self._without_paused(outcome)
@@ -196,7 +205,19 @@ class RedisConsumer:
         return [job for job in taken if job not in unwanted]
 
     def _read_switches(self) -> None:
-        self._switches.keep(drive(self._executor.run_all(self._switches.calls)))
+        self._keep_state(drive(self._executor.run_all(self._state_calls())))
+
+    def _state_calls(self) -> list[Call[Any]]:
+        """Return the calls that travel behind each read: the switches, and now and then the time of the server."""
+        return [*self._switches.calls, server_time_ms()] if self._clock.is_due() else self._switches.calls
+
+    def _keep_state(self, outcomes: Sequence[Any]) -> None:
+        """Keep the answers of `_state_calls`."""
+        count = len(self._switches.calls)
+        self._switches.keep(outcomes[:count])
+        for server_ms in outcomes[count:]:
+            if not isinstance(server_ms, BackendError):
+                self._clock.set(server_ms)
 
 
 class _Progress(msgspec.Struct, frozen=True, gc=False):

@@ -9,12 +9,14 @@ from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
+from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
+from delayq.redis.server_clock import ServerClock
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.hints import Hints
-from delayq.redis.worker.opening import ServerClock, open_queues
+from delayq.redis.worker.opening import open_queues
 from delayq.redis.worker.pending import read_all_pending
 from delayq.redis.worker.settle import settling_calls
 from delayq.redis.worker.switches import read_restart
@@ -129,6 +131,14 @@ class RedisLeaseKeeper:
 
     def _run_each(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T | BackendError]:
         """Send calls, each with its queue, in one trip, and return each outcome. What a queue refuses is logged."""
-        outcomes = drive(self._executor.run_all([call for _, call in requests]))
+        time_calls: list[Call[Any]] = [server_time_ms()] if self._clock.is_due() else []
+        try:
+            outcomes = drive(self._executor.run_all([*time_calls, *[call for _, call in requests]]))
+        except BackendError:
+            self._clock.expire()
+            raise
+        if time_calls and not isinstance(outcomes[0], BackendError):
+            self._clock.set(outcomes[0])
+        outcomes = outcomes[len(time_calls) :]
         self._resting.values([queue for queue, _ in requests], outcomes)
         return outcomes

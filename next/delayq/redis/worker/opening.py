@@ -1,6 +1,5 @@
 """The first calls of a child or supervisor: they create the queues, and read leases and the time of the server."""
 
-import time
 from collections.abc import Sequence
 
 from delayq.core.options import Options
@@ -10,21 +9,7 @@ from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
-
-
-class ServerClock:
-    """The time of the server, as it was at the last `set`, plus the time that has passed on this machine since."""
-
-    def __init__(self) -> None:
-        self._ahead_ms = 0
-
-    def set(self, server_ms: int) -> None:
-        """Note the present time of the server, in epoch ms."""
-        self._ahead_ms = server_ms - time.time_ns() // 1_000_000
-
-    def now_ms(self) -> int:
-        """Return the time of the server, in epoch ms. Before the first `set`, it is the time of this machine."""
-        return time.time_ns() // 1_000_000 + self._ahead_ms
+from delayq.redis.server_clock import ServerClock
 
 
 def open_queues(
