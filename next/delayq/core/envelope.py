@@ -13,9 +13,13 @@ import msgspec
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
+from delayq.core.names import MAX_ID_BYTES
 
 VERSION: Final = 1
-MAX_LETTERS: Final = 255
+MAX_NAME_LETTERS: Final = 255
+
+SURELY_SHORT: Final = MAX_ID_BYTES // 4
+"""An id of at most so many characters needs no count of its bytes."""
 """Of the name of a job, and of an id. Nothing longer is scheduled, so nothing longer is read."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
@@ -87,11 +91,19 @@ def decode(raw: bytes) -> Envelope:
         envelope = _decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UnreadableEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
-    if len(envelope.name) > MAX_LETTERS or len(envelope.id) > MAX_LETTERS:
-        raise UnreadableEnvelope(f"The envelope has a name or id of more than {MAX_LETTERS} characters.")
+    if envelope.name[MAX_NAME_LETTERS:]:
+        raise UnreadableEnvelope(f"The envelope has a name of more than {MAX_NAME_LETTERS} characters.")
+    if envelope.id[SURELY_SHORT:]:
+        check_id_fits(envelope.id)
     if envelope.v != VERSION:
         raise UnreadableEnvelope(f"The envelope has version {envelope.v}; this release reads version {VERSION}.")
     return envelope
+
+
+def check_id_fits(job_id: str) -> None:
+    """Raise UnreadableEnvelope for an id of more than 255 bytes: a program that is not delayq stored it."""
+    if len(job_id.encode("utf-8", "replace")) > MAX_ID_BYTES:
+        raise UnreadableEnvelope(f"The job id has more than {MAX_ID_BYTES} bytes.")
 
 
 def rewrite(raw: bytes, **changes: Any) -> bytes:

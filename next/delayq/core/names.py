@@ -1,8 +1,8 @@
 """The grammar of names: queues, jobs, ids, hosts.
 
 queue   [A-Za-z0-9][A-Za-z0-9._:-]{0,127}   it stands inside the hash tag of its keys: no braces, and no '#'
-job     1 to 255 printable characters, no white space
-id      [\\x21-\\x7e]{1,255}
+job     printable characters without white space, 1 to 255 bytes of UTF-8
+id      [\\x21-\\x7e]{1,255}, so an id has as many bytes as characters
 """
 
 import re
@@ -17,6 +17,8 @@ LOST_JOB: Final = "delayq.lost"
 """The name in the stub of a job whose payload is lost."""
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+MAX_ID_BYTES: Final = 255
+
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _JOB: Final = re.compile(r"[^ ]{1,255}")
 
@@ -44,7 +46,7 @@ def check_job_name(name: str) -> str:
         return str.__str__(name)
     raise InvalidInput(
         f"The job name {shown(name)} is not valid.",
-        hint="Use 1 to 255 printable characters without white space, such as order.close.",
+        hint="Use 1 to 255 bytes of printable characters without white space, such as order.close.",
         field="name",
     )
 
@@ -78,4 +80,4 @@ def check_ids(job_ids: str | Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _is_job_name(name: str) -> bool:
-    return _JOB.fullmatch(name) is not None and name.isprintable()
+    return _JOB.fullmatch(name) is not None and name.isprintable() and len(name.encode()) <= 255

@@ -95,6 +95,8 @@ class Attempts:
         """Read a delivery. Return an attempt, or the settlement of a job that may not start."""
         try:
             envelope = envelopes.decode(delivery.envelope)
+            if delivery.id[envelopes.SURELY_SHORT :]:
+                envelopes.check_id_fits(delivery.id)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         if delivery.is_stopping:

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from delayq.backends.protocol import MAX_ENTRY_BYTES, Delivery, DeliveryRef, EntryKey
+from delayq.core.names import MAX_ID_BYTES
 
 CAPACITY: Final = 1024
 
@@ -33,7 +34,8 @@ _STATE: Final = 0
 _ORDER: Final = 1
 _USE: Final = 2
 _LIMIT: Final = 8
-_NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s255s")
+_NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s{MAX_ID_BYTES}s")
+"""The number of the queue, the entry id, and the job id, which is cut if it is too long: such a job fails at once."""
 _NAMES_AT: Final = 16
 _SLOT_SIZE: Final = 320
 
@@ -94,7 +96,7 @@ class SlotTable:
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
         if entry[MAX_ENTRY_BYTES:]:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
-        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode())
+        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode("utf-8", "replace"))
         self._floats[(start + _LIMIT) // 8] = 0.0
         self._memory[start + _ORDER] = 0
         self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1
@@ -210,5 +212,7 @@ class SlotTable:
         is_cancelled = self._memory[start + _ORDER] == use
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
-        held = DeliveryRef(self._queues[queue], job_id.rstrip(b"\0").decode(), entry.rstrip(b"\0").decode())
+        held = DeliveryRef(
+            self._queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()
+        )
         return SlotView(number, SlotState(state), held, limit, is_cancelled, use)

@@ -98,8 +98,9 @@ def test_bytes_that_are_no_envelope_are_not_rewritten(raw: bytes) -> None:
         (b'"retention_ms":-1', ">= 0"),
         (b'"headers":{"a":1}', "Expected `str`"),
         (b'"tags":"urgent"', "Expected `array"),
-        (b'"name":"%b"' % (b"n" * 256), "more than 255 characters"),
-        (b'"id":"%b"' % (b"i" * 256), "more than 255 characters"),
+        (b'"name":"%b"' % (b"n" * 256), "a name of more than 255 characters"),
+        (b'"id":"%b"' % (b"i" * 256), "id has more than 255 bytes"),
+        (b'"id":"%b"' % ("ü" * 128).encode(), "id has more than 255 bytes"),
     ],
 )
 def test_a_member_out_of_bounds_makes_an_envelope_unreadable(member: bytes, reason: str) -> None:

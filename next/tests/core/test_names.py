@@ -33,7 +33,7 @@ def test_a_job_name_is_printable_text_without_white_space(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "a\tb", "a\u00a0b", "a\x00", "\ud800", "n" * 256])
 def test_other_job_names_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is not valid\. Use 1 to 255 printable characters") as refused:
+    with pytest.raises(InvalidInput, match=r"is not valid\. Use 1 to 255 bytes of printable characters") as refused:
         names.check_job_name(name)
     assert refused.value.field == "name"
 

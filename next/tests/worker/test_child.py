@@ -264,3 +264,20 @@ def test_an_entry_id_that_does_not_fit_into_a_slot_is_an_error() -> None:
     assert [view.ref for view in slots.read()] == [longest.ref]
     with pytest.raises(ValueError, match="has 42 bytes; at most 41 fit"):
         slots.write(1, replace(delivery(1), entry="9" * (MAX_ENTRY_BYTES + 1)))
+
+
+@pytest.mark.parametrize("job_id", ["i" * 256, "ü" * 128, "i" + "ü" * 200])
+def test_a_job_whose_id_has_too_many_bytes_fails_alone(job_id: str) -> None:
+    """A foreign script can store such an id. The other slots stay readable, so their leases are renewed."""
+    consumer = FakeConsumer(replace(delivery(1), id=job_id), delivery(2))
+    under_test = ChildUnderTest(consumer)
+    under_test.in_flight.add(consumer.ready, read_at=under_test.clock())
+    consumer.ready = []
+    assert delivery(2).ref in [view.ref for view in under_test.slots.read()]
+    for _ in range(3):
+        under_test.child.step()
+    under_test.child.drain()
+    failed, done = under_test.consumer.settled
+    assert isinstance(failed, Failed)
+    assert (failed.id, failed.entry, done.id) == (job_id, "1-0", "job-2")
+    assert b"The job id has more than 255 bytes." in failed.failure
