@@ -124,7 +124,7 @@ class Payload:
 
     def _no_number(self, name: str, place: str, value: float) -> InvalidInput:
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, for which JSON has no number.",
+            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, which JSON cannot express.",
             hint="Send None or a text.",
             field="data",
         )

@@ -258,5 +258,5 @@ def test_an_option_of_another_queue_is_told_with_the_right_one(option: str, hint
 
 
 def test_a_delay_that_is_none_is_refused_where_it_is_given() -> None:
-    with pytest.raises(InvalidInput, match=r"^delay 3 is no duration"):
+    with pytest.raises(InvalidInput, match=r"^delay 3 is not a duration"):
         CloseOrder(order_id=1).delay(3)  # type: ignore[arg-type]

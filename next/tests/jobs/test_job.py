@@ -109,7 +109,7 @@ def test_handle_may_take_nothing_but_the_context() -> None:
     ("declared", "told"),
     [
         ({"tries": -1}, "tries is -1"),
-        ({"timeout": "soon"}, "timeout 'soon' is no duration"),
+        ({"timeout": "soon"}, "timeout 'soon' is not a duration"),
         ({"on_timeout": "explode"}, "on_timeout is 'explode'"),
         ({"trys": 3}, "option 'trys', which does not exist. Did you mean tries"),
         ({"deadline": "2026-13-01"}, "deadline"),
@@ -196,5 +196,5 @@ def test_a_local_run_returns_how_the_job_ended() -> None:
             self.release("1m")
 
     assert "RunAgain" in repr(Releases().dispatch_sync().outcome)
-    with pytest.raises(DelayqError, match="no envelope"):
+    with pytest.raises(DelayqError, match="not an envelope"):
         run(b"{")
