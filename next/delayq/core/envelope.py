@@ -210,7 +210,8 @@ def _check_keys(mapping: dict[Any, Any]) -> None:
         written = _encoder.encode({key: None})
         if written in seen or (isinstance(key, float) and not isfinite(key)):
             raise InvalidInput(
-                f"The payload has the key {shown(key)}, which JSON cannot express, or which equals another key in JSON.",
+                f"The payload has the key {shown(key)}, which JSON cannot express, or which equals another key "
+                "in JSON.",
                 hint="Use texts as keys.",
                 field="data",
             )

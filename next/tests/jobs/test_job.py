@@ -99,7 +99,7 @@ def test_an_init_of_its_own_is_refused() -> None:
 
 
 def test_handle_may_take_nothing_but_the_context() -> None:
-    with pytest.raises(InvalidInput, match="takes 2 arguments"):
+    with pytest.raises(InvalidInput, match="has 2 parameters"):
 
         class Two(Job):
             def handle(self, context: JobContext, order_id: int) -> None: ...
@@ -178,7 +178,7 @@ def test_a_job_is_told_that_it_failed(job: Job, caplog: pytest.LogCaptureFixture
     told.clear()
     with pytest.raises(ValueError, match="broken"):
         job.dispatch_sync(id="job-1")
-    assert ("its failed hook raised" in caplog.text) == isinstance(job, FailingTwice)
+    assert ("its `failed` hook raised" in caplog.text) == isinstance(job, FailingTwice)
     if not isinstance(job, FailingTwice):
         assert told == [(int(isinstance(job, Failing)), "ValueError('broken')")]
 
