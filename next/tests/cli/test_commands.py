@@ -35,7 +35,7 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
         (("schedule", "x", "--queue", ""), 2, "The queue name '' is not valid"),
         (("schedule", "x", "--data", "{"), 2, "--data is no JSON"),
         (("show", "nope"), 3, "No job 'nope' is known"),
-        (("--url", "http://host", "stats"), 2, "is no address of a Redis"),
+        (("--url", "http://host", "stats"), 2, "is not the address of a Redis server"),
         (("work",), 2, "No application is named"),
         (("listen",), 2, "No application is named"),
         (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--once"), 5, "cannot be reached"),

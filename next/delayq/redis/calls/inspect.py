@@ -73,7 +73,7 @@ def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
 
 
 def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int]]:
-    """Count the scheduled jobs that are due before the first bound, between consecutive bounds, and after the last."""
+    """Count the scheduled jobs that are due before the first bound, between two bounds each, and from the last on."""
     scheduled = keys.of_queue(queue, "scheduled")
     edges = ["-inf", *[str(bound) for bound in bounds_ms], "+inf"]
     return [

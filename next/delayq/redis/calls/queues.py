@@ -49,7 +49,7 @@ def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
 def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
     """Pause a queue for `for_ms`, or for UNTIL_ENDED, or resume it with END.
 
-    The call returns the end of the pause in epoch ms.
+    The call returns the end of the pause in epoch ms; 0 = until it is resumed, -1 = not paused.
     """
     return queue_call(
         "pause",
@@ -84,7 +84,7 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
 def clear(keys: Keys, queue: str, *, limit: int = 500) -> Call[int]:
     """Delete up to `limit` waiting jobs. The call returns their number; call it until this is 0.
 
-    It is not repeatable, because the second reply would count other jobs.
+    The call is not repeatable, because the second reply would count other jobs.
     """
     return queue_call("clear", keys, queue, int, repeatable=False, limit=limit, queue=queue, wake=keys.wake)
 

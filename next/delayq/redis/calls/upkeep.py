@@ -37,7 +37,7 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_damaged(self) -> bool:
-        """True if the counts do not match, or if an entry of `unique` was lost. No script can cause this."""
+        """True if the counts do not match, or if a row of `unique` was lost. No script can cause this."""
         placed = self.scheduled + self.entries + self.failed + self.completed
         return self.in_stream != self.entries or placed != self.jobs or self.locks > self.unique
 
