@@ -67,11 +67,11 @@ class JobTimedOut(JobInterrupted):
 
 
 class JobCancelled(JobInterrupted):
-    """Raised in a handler whose job was cancelled while it runs. The job does not fail and is not retried."""
+    """Raised in a running handler when its job is cancelled. The job does not fail and is not retried."""
 
 
 class WorkerShutdown(JobInterrupted):
     """Raised in a running handler when the worker is shutting down and its grace period is about to end.
 
-    The job is handed back and runs again on another worker. This costs no attempt.
+    The job runs again later, on this or another worker. This costs no attempt.
     """

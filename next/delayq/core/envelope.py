@@ -30,7 +30,8 @@ ABSENT: Final = msgspec.Raw(b"")
 """An absent raw member. Always use this one object: the encoder recognises it by identity and leaves it out."""
 
 UNKNOWN_SINCE: Final = "delayq-unknown-since"
-"""The header with the time, in epoch ms, at which a worker first met the job and did not know its name or fields."""
+"""The header with the time, in epoch ms, at which a worker first received this job but did not know its name or
+fields."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

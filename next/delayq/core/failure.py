@@ -37,9 +37,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
-    """Return the failure that a raised exception causes. Long texts are cut: the message at its end, the traceback at
-    its start.
-    """
+    """Return the record of an exception. A long message is cut at its end, and a long traceback at its start."""
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),
         message=_cut(message_of(error), MAX_MESSAGE),

@@ -36,17 +36,18 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     * `fold`: 0 or 1, the earlier or later time if the local time `at` occurs twice.
     * `id`: the id of the job, 1 to 255 printable ASCII characters without spaces. Default: a new UUIDv7.
     * `queue`: the queue. Default: the queue that the job declares, or the queue of the client.
+    * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job.
 
-    How it runs. The declaration of the handler replaces a missing value, and the settings a missing declaration:
+    How the job runs. If a value is missing, the declared value of the job applies. If the job declares none, the
+    settings apply.
 
     * `tries`: the number of attempts before the job fails; 0 = no limit.
     * `backoff`: the wait after a failed attempt, such as "10s", ["10s", "1m"] or `Exponential()`.
     * `timeout`: the longest time of one attempt, such as "30s"; "0s" = no limit.
-    * `max_exceptions`: the number of attempts that may raise an error before the job fails. A `Retry` does not count.
-    * `retention`: how long the job and its result are kept after it has completed, such as "1d".
-    * `deadline`: the time after which the job is not started any more, but fails.
-    * `retry_until`: the time until which the job may be started. It replaces the limit of `tries`, as in Laravel.
-    * `headers`, `tags`: texts for the handler and for lists of jobs.
+    * `max_exceptions`: the number of attempts with an error after which the job fails. A `Retry` does not count.
+    * `retention`: how long the completed job and its result are kept, such as "1d".
+    * `deadline`: a job that has not started by this time fails.
+    * `retry_until`: the job is retried until this time, however often it fails. Replaces `tries`, as in Laravel.
 
     `deadline` and `retry_until` are points in time, or durations from the due time. `schedule_many` checks all members
     and raises InvalidInput before it sends anything.
@@ -138,7 +139,10 @@ def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
 
 
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
-    """Prepare a complete envelope. Only its queue is changed, if `queue` is given. Raises InvalidInput."""
+    """Prepare an existing envelope for a new job. If `queue` is given, it replaces the queue of the envelope.
+
+    Raises InvalidInput.
+    """
     try:
         envelope = envelopes.decode(raw)
     except UnreadableEnvelope as error:
@@ -170,8 +174,9 @@ def when_of(
     fold: int | None = None,
     now_ms: int,
 ) -> str:
-    """Return a due time in the form that scripts read: '+ms' for a delay, which the server adds to its own clock, or
-    epoch ms. Raises InvalidInput.
+    """Return a due time in the form that scripts read: relative to the server's clock ('+ms'), or absolute epoch ms.
+
+    Raises InvalidInput.
     """
     if at is not None:
         if delay is not None:

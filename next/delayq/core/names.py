@@ -73,7 +73,7 @@ def check_host(name: str) -> str:
 
 
 def check_ids(job_ids: str | Iterable[str]) -> list[str]:
-    """Return one id, given as a text, or several ids as a list; raises InvalidInput if one of them is not valid."""
+    """Return one id or several ids as a list; raises InvalidInput for an invalid id."""
     return [check_id(job_ids)] if isinstance(job_ids, str | bytes) else [check_id(job_id) for job_id in job_ids]
 
 

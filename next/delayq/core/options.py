@@ -34,8 +34,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     * `retention_ms`: how long completed jobs are kept.
     * `max_payload`: the largest payload, in bytes.
     * `lease_ms`: the lease of queues that this connection creates. An existing queue keeps its own lease.
-    * `high_water`: the limit of ready jobs in a queue. Further due jobs stay scheduled.
-    * `max_recoveries`: how often a job is redelivered after its worker vanished. After that, it fails.
+    * `high_water`: the limit of ready and reserved jobs in a queue. Further due jobs stay scheduled.
+    * `max_recoveries`: how often a job is redelivered after a worker vanished. The next time, the job fails.
     * `tidy_every_ms`: the interval between two clean-ups of the janitor.
     * `keep_failed_ms`: how long failed jobs are kept.
     * `durability`: the confirmation that a producer waits for.

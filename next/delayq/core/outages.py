@@ -13,14 +13,14 @@ EVERY: Final = 5.0
 
 
 class Outages:
-    """The errors that have not ended yet, by the text that describes the failed action."""
+    """Remembers errors that have not ended yet. Each error is identified by a text such as "the queue w failed"."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, int]] = {}
 
     def tell(self, what: str, error: Exception) -> None:
-        """Log that `what` happened because of `error`, unless the same text was logged less than 5 s ago.
+        """Log `what` and the text of `error`, unless `what` was logged less than 5 s ago.
 
         An error that is not a BackendError is unexpected, so its traceback is logged too.
         """
@@ -36,6 +36,6 @@ class Outages:
         logger.error("%s%s: %s", what, times, error, exc_info=trace)
 
     def is_over(self, what: str) -> None:
-        """Log that the error described by `what` has ended, if it had been logged."""
+        """Log that an error has ended, if `what` was logged before."""
         if self._since and self._since.pop(what, None) is not None:
             logger.info("this error has ended: %s", what)

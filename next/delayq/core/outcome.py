@@ -26,7 +26,7 @@ OnTimeout = Literal["retry", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The limits of a job. `tries` 0 = no limit, `timeout_ms` 0 = no timeout.
+    """The rules by which a job is run and retried. `tries` 0 = no limit, `timeout_ms` 0 = no timeout.
 
     `retry_until_ms` and `deadline_ms` are epoch ms.
     """
@@ -56,8 +56,8 @@ class Done:
 class RunAgain:
     """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
-    `unknown_since_ms`: the time at which a worker first met this job and did not know its name or fields; None if this
-    worker knows them.
+    `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
+    this worker knows them.
     """
 
     delay_ms: int
@@ -103,7 +103,7 @@ def policy_of(envelope: Envelope, declared: Policy) -> Policy:
 
 
 def before_start(envelope: Envelope, policy: Policy, now_ms: Callable[[], int]) -> GiveUp | None:
-    """Return a GiveUp if no attempt may start any more, or None.
+    """Return a GiveUp if no further attempt may start, or None.
 
     `now_ms` is called only for a job with a deadline or `retry_until`.
     """
@@ -150,7 +150,7 @@ def _after_unknown(
 ) -> Outcome:
     """Let a job that this release does not know wait for a worker that knows it.
 
-    The wait is half of the time since a worker first met the job, from 2 s to 10 min.
+    The wait is half of the time since a worker first received the job, from 2 s to 10 min, plus up to 20 % at random.
     """
     seen = (envelope.headers or {}).get(UNKNOWN_SINCE, "")
     since_ms = min(int(seen), now_ms) if seen.isascii() and seen.isdecimal() and len(seen) < 17 else now_ms

@@ -25,9 +25,9 @@ def strict(queues: Sequence[str]) -> Sequence[str]:
 
 
 def weighted(weights: dict[str, int]) -> Order:
-    """Return a random order, weighted by queue.
+    """Return a function that sorts queues at random, with larger weights more often in front.
 
-    Each queue draws an exponentially distributed number with its weight as the rate, and the smallest number is first.
+    Each queue draws an exponentially distributed number with its weight as the rate. The smallest number comes first.
     """
 
     def draw(queues: Sequence[str]) -> Sequence[str]:

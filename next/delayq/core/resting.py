@@ -26,7 +26,7 @@ class RestingQueues:
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
-        """Let a queue rest after an error of this queue. Re-raise the error of an outage, which affects all queues."""
+        """Let a queue rest after an error that affects only this queue. Raise an error that affects all queues."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused):
             raise error
         self.rest(queue, error)

@@ -22,7 +22,7 @@ class JobContext:
 
     * `id`, `name`, `queue`: the id, name and queue of the job.
     * `attempt`: the number of this attempt, counted from 1. `tries`: the limit of attempts; 0 = no limit.
-    * `recoveries`: how often a worker vanished while it had this job.
+    * `recoveries`: how often a worker vanished while it ran this job.
     * `due_ms`: the due time, in epoch ms.
     * `token`: a text that grows with each delivery of the job. A database can use it to reject late writes of an older
       delivery.

@@ -62,7 +62,7 @@ class Sendable(ABC):
         return Dispatch(self._message(), {**self._said(), **said})  # type: ignore[typeddict-item]
 
     def on_connection(self, connection: str) -> "Dispatch":
-        """Return a Dispatch that uses this connection, a name of `[connections]` in the settings."""
+        """Return a Dispatch that uses this connection: a name from `[connections]` in the settings file."""
         return self._with(connection=connection)
 
     def on_queue(self, queue: str) -> "Dispatch":
@@ -113,9 +113,9 @@ class Sendable(ABC):
     def dispatch_sync(self, **said: Unpack[Said]) -> Ran:
         """Run the job once, now and in this process, without Redis, and return its outcome.
 
-        If the handler raises, its `failed` hook is called, and the exception is raised, as with Laravel's sync
-        connection. `Retry`, `Snooze` and `Discard` are not raised, because such a job has not failed: `outcome` of the
-        returned Ran has them. If `prepare_for_dispatch` returns False, the job is not run.
+        If the handler raises, the `failed` hook of the job is called, and then the exception is raised, as with
+        Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because such a job has not failed.
+        The `outcome` of the returned Ran describes them. If `prepare_for_dispatch` returns False, the job is not run.
         """
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else run_spec(planned.spec)

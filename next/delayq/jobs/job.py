@@ -152,7 +152,9 @@ class Job(Sendable):
     def _message(self) -> Message:
         handler = self._handler
         if handler is None:
-            raise InvalidInput(f"{type(self).__qualname__} has no handle, so no worker could run it.", field="name")
+            raise InvalidInput(
+                f"{type(self).__qualname__} has no `handle` method, so no worker can run it.", field="name"
+            )
         return Message(
             self.job_name,
             partial(handler.write, self),

@@ -42,7 +42,7 @@ class Ran(msgspec.Struct, frozen=True):
 def run_spec(spec: JobSpec) -> Ran:
     """Run a job that was not sent, in this thread.
 
-    Raises the exception of the handler, except for Retry, Snooze and Discard, and the errors of `run`.
+    Raises the exception of the handler, unless it is Retry, Snooze or Discard. Also raises the errors of `run`.
     """
     return _or_raise(run(_envelope_of(spec)))
 
@@ -114,8 +114,9 @@ def _context(envelope: Envelope, raw: bytes) -> JobContext:
 
 
 def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ran:
-    """Decide the outcome with a limit of one attempt. A `Retry` or `Snooze` still counts as RunAgain, not as a failure,
-    although nothing runs the job again.
+    """Decide the outcome of the only attempt.
+
+    After a `Retry` or `Snooze`, the outcome is RunAgain and not a failure, although nothing will run the job again.
     """
     policy = _WITHOUT_LIMIT if isinstance(error, JobSignal) else _ONCE
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)

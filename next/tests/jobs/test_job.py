@@ -37,7 +37,7 @@ def test_options_are_inherited_and_a_name_is_not() -> None:
         def handle(self) -> None: ...
 
     assert (Close.job_name, Close.job_options.queue, Close.job_options.tries) == ("Close", "orders", 2)
-    with pytest.raises(InvalidInput, match="has no handle"):
+    with pytest.raises(InvalidInput, match="has no `handle` method"):
         Base(order_id=1).dispatch()
 
 
