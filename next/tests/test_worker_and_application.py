@@ -407,7 +407,7 @@ def test_jobs_of_all_kinds_run(work: Work, client: DelayQ, tmp_path: Path, threa
         "up: broken at attempt 1",
     ]
     assert kept.result() == {"n": 1}
-    with pytest.raises(ResultLost, match="nan, for which JSON has no number"):
+    with pytest.raises(ResultLost, match="nan, which JSON cannot express"):
         lost.result()
     (stats,) = client.stats("q")
     assert (stats.failed, stats.completed, stats.ready, stats.reserved) == (4, 2, 0, 0)

@@ -1,16 +1,23 @@
-"""Exceptions by which a handler chooses the outcome of its job, and those that are raised into one that has to stop."""
+"""Exceptions that handlers raise to choose the outcome of a job, and exceptions that interrupt a running handler."""
 
 from delayq.core.times import Duration, duration_ms
 
 
 class JobSignal(Exception):
-    """The base of what a handler may raise. Let it through: `except Exception` in a handler swallows it."""
+    """The base class of `Retry`, `Snooze`, `Fail` and `Discard`, which a handler raises to choose its outcome.
+
+    Do not catch these exceptions in the handler. `except Exception` catches them too, and delayq then never sees them.
+    """
 
 
 class Retry(JobSignal):
-    """Try again after `delay` ('5m'), or after the backoff of the job. Costs an attempt.
+    """Raise this in a handler to end the attempt and retry the job. This costs an attempt.
 
-    Raises InvalidInput when the delay is no duration.
+    `delay` is the wait before the next attempt, such as "5m"; without it, the backoff of the job applies. `reason` is
+    the message of the recorded failure. If no attempts are left, the job fails. A `Retry` does not count towards
+    `max_exceptions`. `Retry("soon")` raises InvalidInput, because the delay is not a duration.
+
+        raise Retry("5m", reason="the warehouse is busy")
     """
 
     def __init__(self, delay: Duration | None = None, *, reason: str = "") -> None:
@@ -19,7 +26,11 @@ class Retry(JobSignal):
 
 
 class Snooze(JobSignal):
-    """Run again after `delay`. Costs no attempt. Raises InvalidInput when the delay is no duration."""
+    """Raise this in a handler to run the job again after `delay`. This costs no attempt.
+
+    Use it when the job cannot do its work yet, for example `raise Snooze("1h")`. A `delay` that is not a duration
+    raises InvalidInput.
+    """
 
     def __init__(self, delay: Duration, *, reason: str = "") -> None:
         super().__init__(reason or "the handler snoozed the job")
@@ -27,7 +38,10 @@ class Snooze(JobSignal):
 
 
 class Fail(JobSignal):
-    """Fail now, whatever tries are left. An exception as the reason is kept as the failure."""
+    """Raise this in a handler to fail the job at once, even if attempts are left.
+
+    `reason` is a text, or an exception that is then recorded as the failure: `raise Fail("sold out")`.
+    """
 
     def __init__(self, reason: str | BaseException = "the handler failed the job") -> None:
         super().__init__(str(reason))
@@ -35,25 +49,29 @@ class Fail(JobSignal):
 
 
 class Discard(JobSignal):
-    """Stop and forget the job: neither completed nor failed."""
+    """Raise this in a handler to end the job and delete it. It becomes neither completed nor failed."""
 
     def __init__(self, reason: str = "the handler discarded the job") -> None:
         super().__init__(reason)
 
 
 class JobInterrupted(BaseException):
-    """The base of what is raised into a running handler. It is no Exception, so that a handler's own retries let it
-    through.
+    """The base class of the exceptions that delayq raises in a running handler to interrupt it.
+
+    It derives from BaseException, so that `except Exception` in a handler does not catch it.
     """
 
 
 class JobTimedOut(JobInterrupted):
-    """The job ran longer than its timeout. Costs an attempt."""
+    """Raised in a handler that runs longer than the timeout of its job. This costs an attempt."""
 
 
 class JobCancelled(JobInterrupted):
-    """A cancel asked the running job to stop. It is neither failed nor tried again."""
+    """Raised in a running handler when its job is cancelled. The job does not fail and is not retried."""
 
 
 class WorkerShutdown(JobInterrupted):
-    """The worker stops, and its grace is nearly over. The job is handed back; no attempt is counted."""
+    """Raised in a running handler when the worker is shutting down and its grace period is about to end.
+
+    The job runs again later, on this or another worker. This costs no attempt.
+    """

@@ -1,6 +1,7 @@
-"""Options for sending that the jobs of this program declare, by name.
+"""The declared send options of the jobs of this program, by job name.
 
-Declaring a job writes it here. So a client that schedules by a name sends to the queue that the job declares.
+Each declaration of a job stores its options here. So a client that schedules a job by its name uses the queue and the
+other options that the job declares.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from delayq.core.times import Duration
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a job that is sent, unless its call says otherwise."""
+    """Options that apply when a job is dispatched, unless the call gives others."""
 
     queue: str | None = None
     delay: Duration | None = None
@@ -26,12 +27,12 @@ _declared: Final[dict[str, SendOptions]] = {}
 
 
 def declare(name: str, options: SendOptions) -> None:
-    """Remember what a job declares."""
+    """Store the options that a job declares."""
     _declared[name] = options
 
 
 def with_declared(spec: JobSpec) -> JobSpec:
-    """Return a spec with what its job declares, where the spec says nothing itself."""
+    """Return a spec whose missing options come from the declaration of its job."""
     if not _declared:
         return spec
     options = _declared.get(spec.name) or _declared.get(spec.name.partition("@")[0])
@@ -39,7 +40,7 @@ def with_declared(spec: JobSpec) -> JobSpec:
 
 
 def with_options(spec: JobSpec, options: SendOptions) -> JobSpec:
-    """Return a spec with these options, where it says nothing itself."""
+    """Return a spec whose missing options come from `options`. A spec with `at` gets no delay."""
     changes: dict[str, Any] = {
         field: value
         for field in options.__struct_fields__

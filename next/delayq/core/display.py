@@ -1,4 +1,4 @@
-"""How values of unknown origin are shown: short, on one line, without secrets."""
+"""Texts for messages: values of unknown origin, cut short and without secrets."""
 
 import re
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from typing import Final
 MAX_SHOWN: Final = 60
 _HIDDEN: Final = "***"
 _OPTION: Final = re.compile(r"([?&](?!db=|protocol=)[^=&]*=)[^&]*")
-"""Of a URL. All but these two may hold a secret, also a misspelt one."""
+"""An option of a URL, except `db` and `protocol`. Every other option may hold a secret, for example when misspelt."""
 
 
 def shown(value: object) -> str:
     """Return a value for an error message.
 
-    Text comes quoted and cut, numbers as they are. Of anything else only the type is named: its repr may be huge, may
-    hold secrets, and may raise.
+    A text is quoted, and cut after 60 characters. Numbers, booleans and None are written out. Of other values only the
+    type is named, because their repr may be huge, hold secrets or raise.
     """
     if isinstance(value, str):
         text = str.__str__(value)
@@ -27,7 +27,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """Return 'Did you mean …?' with the known word that is most like another one, or ''. `prefix` is put before it."""
+    """Return 'Did you mean …?' with the known word closest to `word`, or '' if none is close. `prefix` precedes it."""
     from difflib import get_close_matches  # only an error needs it
 
     near = get_close_matches(word, list(known), n=1)
@@ -35,15 +35,16 @@ def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
 
 
 def several(number: int, noun: str) -> str:
-    """Return '1 job' or '1,200 jobs'."""
+    """Return a number with its noun: '1 job', '1,200 jobs'."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def mask_url(url: str) -> str:
-    """Return a URL with its passwords and options replaced by ***, also when it is malformed.
+    """Return a URL with *** in place of its password and of its options other than `db` and `protocol`.
 
-    All between the scheme and the last '@' counts as the login: an unescaped '/' or '@' may be part of a password. A
-    login without ':' is hidden whole, because most often it is a password whose ':' was forgotten.
+    This works for malformed URLs too. The whole text between the scheme and the last '@' counts as the login, because
+    a password may contain an unescaped '/' or '@'. A login without ':' is hidden completely, because it is usually a
+    password whose ':' was forgotten.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:

@@ -1,8 +1,10 @@
-"""The envelope: what travels through Redis for one job, as UTF-8 JSON with whole words.
+"""The envelope: the JSON record that carries one job through Redis, in UTF-8.
 
-Only members that differ from their default are written. `data` stays raw bytes: only the handler looks inside. Members
-that this release does not know survive every path, so an older worker passes the envelope of a newer producer on
-unharmed. Times are epoch milliseconds, durations milliseconds; both end in `_ms`.
+* Members that have their default value are left out.
+* `data` stays raw bytes, because only the handler reads the payload.
+* Members that this release does not know are always preserved. So an older worker keeps the envelope of a newer
+  producer intact when it retries the job.
+* Times are epoch milliseconds, and durations are milliseconds. The names of both end in `_ms`.
 """
 
 import hashlib
@@ -17,26 +19,27 @@ from delayq.core.names import MAX_ID_BYTES
 
 VERSION: Final = 1
 MAX_NAME_LETTERS: Final = 255
+"""The longest job name, in characters. A longer one cannot be scheduled, so an envelope with one is unreadable."""
 
 SURELY_SHORT: Final = MAX_ID_BYTES // 4
-"""An id of at most so many characters needs no count of its bytes."""
-"""Of the name of a job, and of an id. Nothing longer is scheduled, so nothing longer is read."""
+"""An id with at most this many characters cannot be too long, so its bytes need not be counted."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""Whole numbers that are exact in every language and in Lua. They are checked here, because a script that refused one
-would refuse all that is settled with it."""
+"""A whole number that every language and Lua represent exactly. It is checked here, before a script sees it, because a
+script that rejects one job rejects the whole call, which may settle other jobs too."""
 Span = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
-"""A duration: two of them added to the time of day are still a Number."""
+"""A duration. The current time plus two such durations is still a Number."""
 
 ABSENT: Final = msgspec.Raw(b"")
-"""A raw member that is not there; one object, because the encoder leaves it out by its identity."""
+"""An absent raw member. Always use this one object: the encoder recognises it by identity and leaves it out."""
 
 UNKNOWN_SINCE: Final = "delayq-unknown-since"
-"""The header that says when a worker first met the job without being able to read it, in epoch ms."""
+"""The header with the time, in epoch ms, at which a worker first received this job but did not know its name or
+fields."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One job as it travels. `attempts` counts the attempts before this one."""
+    """One job as it is stored in Redis. `attempts` is the number of attempts before the current one."""
 
     v: int
     id: str
@@ -61,12 +64,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     tags: list[str] | None = None
 
     def __repr__(self) -> str:
-        """Leave the data out: a payload does not belong into a log."""
+        """Leave the payload out, because it does not belong in a log."""
         return f"Envelope(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempts={self.attempts})"
 
     @property
     def is_followed(self) -> bool:
-        """Whether something may follow the end of this job."""
+        """True if the job belongs to a chain or batch, so that its end may start other jobs."""
         return self.chain is not ABSENT or self.batch is not ABSENT
 
 
@@ -81,7 +84,7 @@ _decode_any: Final = msgspec.json.Decoder().decode
 
 
 def encode(envelope: Envelope) -> bytes:
-    """Write an envelope."""
+    """Return the JSON of an envelope."""
     return _encoder.encode(envelope)
 
 
@@ -90,7 +93,7 @@ def decode(raw: bytes) -> Envelope:
     try:
         envelope = _decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UnreadableEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+        raise UnreadableEnvelope(f"These {len(raw)} bytes are not an envelope: {error}.") from None
     if envelope.name[MAX_NAME_LETTERS:]:
         raise UnreadableEnvelope(f"The envelope has a name of more than {MAX_NAME_LETTERS} characters.")
     if envelope.id[SURELY_SHORT:]:
@@ -107,11 +110,14 @@ def check_id_fits(job_id: str) -> None:
 
 
 def rewrite(raw: bytes, **changes: Any) -> bytes:
-    """Return an envelope with some members changed (None removes one). All others keep their bytes."""
+    """Return an envelope with some members changed; None removes a member. The others keep their exact bytes.
+
+    Raises UnreadableEnvelope.
+    """
     try:
         members = _decode_members(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UnreadableEnvelope(f"These {len(raw)} bytes are no envelope: {error}.") from None
+        raise UnreadableEnvelope(f"These {len(raw)} bytes are not an envelope: {error}.") from None
     for member, value in changes.items():
         if value is None:
             members.pop(member, None)
@@ -121,7 +127,10 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
 
 
 def recount(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int | None = None) -> bytes:
-    """Return an envelope with its counts after an attempt. The header UNKNOWN_SINCE is set, or removed for None."""
+    """Return an envelope with the counts after an attempt.
+
+    The header UNKNOWN_SINCE is set to `unknown_since_ms`, or removed if this is None.
+    """
     changes: dict[str, Any] = {"attempts": attempts, "exceptions": exceptions or None}
     if unknown_since_ms is not None or UNKNOWN_SINCE.encode() in raw:
         changes["headers"] = _headers_with(raw, unknown_since_ms)
@@ -129,7 +138,7 @@ def recount(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int
 
 
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
-    """Return the envelope of a failed job that is retried: from the start, without limits that have passed."""
+    """Return the envelope of a failed job that is retried: with counts of 0, and without limits that have passed."""
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
     if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:
         changes["retry_until_ms"] = None
@@ -141,14 +150,15 @@ def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
 
 
 def fingerprint(raw: bytes) -> str:
-    """Return the SHA-1 of an envelope. `retry` sends it along, so that a changed envelope is not overwritten."""
+    """Return the SHA-1 of an envelope. `retry` sends it, so that the script does not overwrite a changed envelope."""
     return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
 
 
 def encode_data(data: object, limit: int) -> msgspec.Raw:
-    """Write a payload as JSON of at most `limit` bytes. `bytes` are JSON already, and stay as they are.
+    """Return a payload as JSON of at most `limit` bytes. `bytes` must already be JSON, and are returned unchanged.
 
-    Raises InvalidInput for what JSON cannot carry exactly: NaN, half of a surrogate pair, two keys that are one text.
+    Raises InvalidInput for a longer payload, and for values that JSON cannot carry exactly: NaN and infinity, half of
+    a surrogate pair, and two keys of a dict that become the same text.
     """
     is_json_already = False
     try:
@@ -160,7 +170,7 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
             raw = _encoder.encode(data)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(
-            f"The payload is no JSON: {error}.", hint='An example: {"order_id": 42}.', field="data"
+            f"The payload is not JSON: {error}.", hint='An example: {"order_id": 42}.', field="data"
         ) from None
     if len(raw) > limit:
         raise InvalidInput(
@@ -182,17 +192,17 @@ def _headers_with(raw: bytes, unknown_since_ms: int | None) -> dict[str, str] | 
 
 
 def _check_values(data: object, *, may_hold_nan: bool) -> None:
-    """Refuse what the encoder writes without an error, but not so that it comes back equal."""
+    """Refuse values that the encoder writes without an error, but that would be read back as other values."""
     if (
         type(data) is dict
         and _TEXTS_ONLY.issuperset(map(type, data))
         and _WITHOUT_PARTS.issuperset(map(type, data.values()))
     ):
-        return  # most payloads are as plain as this
-    # A NaN is written as null, also out of a set or a dataclass, which are lists and dicts from here on.
-    # What is JSON already (Raw) was made without one.
+        return  # the usual case: a flat dict of plain values
+    # The encoder writes NaN as null, also inside sets and dataclasses; `to_builtins` turns these into lists and dicts.
+    # Raw members are JSON already, which has no NaN, so they are skipped.
     pending = [msgspec.to_builtins(data, enc_hook=lambda raw: None) if may_hold_nan else data]
-    for value in pending:  # grows while it is read
+    for value in pending:  # the loop appends to this list
         if type(value) in _WITHOUT_PARTS:
             continue
         if isinstance(value, dict):
@@ -203,7 +213,7 @@ def _check_values(data: object, *, may_hold_nan: bool) -> None:
             pending.extend(value)
         elif may_hold_nan and isinstance(value, float) and not isfinite(value):
             raise InvalidInput(
-                f"The payload holds {value}, for which JSON has no number.", hint="Send null or a text.", field="data"
+                f"The payload holds {value}, which JSON cannot express.", hint="Send null or a text.", field="data"
             )
 
 
@@ -213,7 +223,8 @@ def _check_keys(mapping: dict[Any, Any]) -> None:
         written = _encoder.encode({key: None})
         if written in seen or (isinstance(key, float) and not isfinite(key)):
             raise InvalidInput(
-                f"The payload has the key {shown(key)}, which as JSON text is also another key, or no number.",
+                f"The payload has the key {shown(key)}, which JSON cannot express, or which equals another key "
+                "in JSON.",
                 hint="Use texts as keys.",
                 field="data",
             )

@@ -1,9 +1,12 @@
-"""Events of delayq for listeners."""
+"""Events that listeners can receive."""
 
 import msgspec
 
 
 class WorkerStopping(msgspec.Struct, frozen=True):
-    """A child process of a worker is about to end in good order. It is heard in that process, before `atexit`."""
+    """A child process of a worker is about to exit normally. Its listeners run in this process, before `atexit` hooks.
+
+    `consumer`: the name of the child as a consumer of the Redis streams.
+    """
 
     consumer: str

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of all commands. Each class of errors has one of them in `exit_code`."""
+    """The exit codes of all commands. Each error class names one of them in `exit_code`."""
 
     OK = 0
     FAILED = 1

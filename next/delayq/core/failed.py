@@ -1,4 +1,4 @@
-"""Which failed jobs are meant, and how fast they are retried."""
+"""The selection of failed jobs for bulk operations, and the rate of bulk retries."""
 
 import re
 from datetime import datetime, timedelta
@@ -14,16 +14,18 @@ from delayq.core.times import duration_ms, instant_ms, is_instant
 from delayq.core.views import JobInfo
 
 Moment = str | datetime | timedelta
-"""A point in time ('2026-11-21T15:00:00Z', an aware datetime), or how long ago ('2h', a timedelta)."""
+"""A point in time ('2026-11-21T15:00:00Z', a datetime with a time zone), or an age ('2h', a timedelta)."""
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,5})/([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class FailedFilter(msgspec.Struct, frozen=True):
-    """The failed jobs whose name fits a pattern ('order.*'; None = any), and that failed in a span of time.
+    """A filter for failed jobs.
 
-    `signature`: only those of one group; None = of any.
+    * `name`: a pattern for the job name, such as 'order.*'; None = any name.
+    * `since_ms`, `until_ms`: the earliest and latest time of failure.
+    * `signature`: the signature of a group of failed jobs; None = any group.
     """
 
     name: str | None
@@ -33,44 +35,50 @@ class FailedFilter(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Where the list of failed jobs begins. A space sorts before every id."""
+        """The cursor at which the list of failed jobs begins. It ends in a space, which sorts before every id."""
         return f"{self.since_ms}  " if self.since_ms else ""
 
     def fits(self, job: JobInfo) -> bool:
-        """Whether a failed job is meant, by its name."""
+        """Return True if the name of the job matches."""
         return self.name is None or fnmatchcase(job.name, self.name)
 
     def fits_failure(self, job: JobInfo) -> bool:
-        """Whether a failed job is meant, by its failure."""
+        """Return True if the failure of the job belongs to the wanted group."""
         return self.signature is None or signature_of(job) == self.signature
 
     def is_over(self, job: JobInfo) -> bool:
-        """Whether this job, and with it all that failed later, failed after the end."""
+        """Return True if the job failed after `until_ms`. All jobs after it in the list failed even later."""
         return (job.failed_ms or 0) > self.until_ms
 
 
 def failed_filter(
     *, name: str | None, since: Moment | None, until: Moment | None, signature: str | None = None, now_ms: int
 ) -> FailedFilter:
-    """Read the bounds. Without `until`, what fails from now on is not meant. Raises InvalidInput."""
+    """Return a filter from the arguments of a user; raises InvalidInput.
+
+    `until` None means now, so jobs that fail later are not selected.
+    """
     since_ms = 0 if since is None else _moment_ms(since, now_ms, "since")
     until_ms = now_ms if until is None else _moment_ms(until, now_ms, "until")
     if since_ms > until_ms:
         raise InvalidInput(
             f"since {shown(str(since))} is after until {shown(str(until or 'now'))}.",
-            hint="Exchange them.",
+            hint="Swap the two times.",
             field="since",
         )
     return FailedFilter(name, since_ms, until_ms, None if signature is None else check_signature(signature))
 
 
 def spacing(rate: str | None) -> float:
-    """Return the seconds between two retries at a rate such as '10/s', '600/m' or '5000/h'. Raises InvalidInput."""
+    """Return the seconds between two retries at a rate such as '10/s', '600/m' or '5000/h'; 0 without a rate.
+
+    Raises InvalidInput.
+    """
     if rate is None:
         return 0.0
     match = _RATE.fullmatch(rate)
     if match is None:
-        raise InvalidInput(f"rate {shown(rate)} is no rate.", hint="Write 10/s, 600/m or 5000/h.", field="rate")
+        raise InvalidInput(f"rate {shown(rate)} is not a rate.", hint="Write 10/s, 600/m or 5000/h.", field="rate")
     return _SECONDS[match[2]] / int(match[1])
 
 

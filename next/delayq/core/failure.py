@@ -1,7 +1,7 @@
-"""The record of a failure: the last error in full, and the ones before it.
+"""The record of the failures of a job: the last error in full, and the earlier ones in `history`.
 
-It is JSON in the hash `errors`, while the job is tried again and after it failed. Scripts nest the earlier failures
-into `history`, because a worker in another language would have to read them first. The first failure is never dropped.
+The record is JSON in the Redis hash `errors`. It exists while the job is retried and after it has failed. Scripts copy
+earlier failures into `history`, so that a worker need not read them before it writes. The first failure is always kept.
 """
 
 import traceback
@@ -17,7 +17,7 @@ _OWN_FILES: Final = str(Path(__file__).parents[1])
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One failure. `history` holds the earlier ones, oldest first."""
+    """One failure. `history` holds the earlier failures, oldest first."""
 
     type: str
     message: str
@@ -28,7 +28,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def first(self) -> "Failure":
-        """The oldest failure: what went wrong to begin with."""
+        """The oldest failure."""
         return self.history[0] if self.history else self
 
 
@@ -37,7 +37,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
-    """Return what a raised exception leaves behind, cut to a size that does no harm."""
+    """Return the record of an exception. A long message is cut at its end, and a long traceback at its start."""
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),
         message=_cut(message_of(error), MAX_MESSAGE),
@@ -48,22 +48,22 @@ def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | N
 
 
 def note(type: str, message: str) -> Failure:
-    """Return a failure that no exception caused."""
+    """Return a failure that was not caused by an exception."""
     return Failure(type, _cut(message, MAX_MESSAGE))
 
 
 def encode(failure: Failure) -> bytes:
-    """Write a record."""
+    """Return the JSON of a record."""
     return _encode(failure)
 
 
 def encode_open(failure: Failure) -> bytes:
-    """Write a record without its closing brace: a script adds the time and the history."""
+    """Return the JSON of a record without its closing brace, because a script appends the time and the history."""
     return _encode(failure)[:-1]
 
 
 def decode(raw: bytes) -> Failure | None:
-    """Read a record; None for b''. A text that is no record becomes the message: another program wrote it."""
+    """Read a record, or return None for b''. Other text, written by another program, becomes the message."""
     if not raw:
         return None
     try:
@@ -74,15 +74,18 @@ def decode(raw: bytes) -> Failure | None:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of an error, also of one whose `__str__` fails."""
+    """Return the text of an error. If its `__str__` raises, return a replacement."""
     try:
         return str(error)
     except BaseException as broken:
-        return f"(its message could not be made: {type(broken).__name__})"
+        return f"(no message: its __str__ raised {type(broken).__name__})"
 
 
 def application_traceback(error: BaseException) -> str:
-    """Return a traceback from the first frame of the application on, with a line break in front; '' without one."""
+    """Return the traceback from the first frame of the application on, after a line break.
+
+    Return '' if no frame belongs to the application.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
         trace = trace.tb_next
@@ -91,7 +94,7 @@ def application_traceback(error: BaseException) -> str:
     try:
         return "\n" + "".join(traceback.format_exception(type(error), error, trace, limit=-20)).rstrip()
     except Exception as broken:
-        return f"\n(the traceback could not be made: {type(broken).__name__})"
+        return f"\n(no traceback: formatting it raised {type(broken).__name__})"
 
 
 def _traceback(error: BaseException) -> str:
@@ -100,7 +103,7 @@ def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error, limit=-50))
     except BaseException as broken:
-        return f"(its traceback could not be made: {type(broken).__name__})"
+        return f"(no traceback: formatting it raised {type(broken).__name__})"
 
 
 def _flatten(history: list[Failure]) -> list[Failure]:
@@ -122,5 +125,5 @@ def _keep_tail(text: str, limit: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return text that UTF-8 can carry."""
+    """Escape lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,6 +1,6 @@
-"""Groups of failed jobs by what went wrong: the name of the job, the type of the error, and what its messages share.
+"""Groups of failed jobs with the same cause: the same job name, error type, and error message apart from details.
 
-Groups are worked out while failed jobs are read, and stored nowhere. A signature is the name of a group.
+Groups are computed while failed jobs are read. They are not stored. Each group is identified by its signature.
 """
 
 import hashlib
@@ -27,15 +27,20 @@ _CANDIDATES: Final = (
     r"\d+(?:[-.,:/]\d+)*",  # a number, a date, an address
 )
 _CANDIDATE: Final = re.compile("|".join(_CANDIDATES))
-"""Possible details: every quotation is one, and any other match that has a digit."""
+"""Possible details of a message. A quotation is always a detail; any other match only if it contains a digit."""
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class FailedGroup(msgspec.Struct, frozen=True):
-    """Failed jobs of one name with one kind of error.
+    """Failed jobs with the same name and the same kind of error.
 
-    `message` has `#` for each detail, such as a number or an id. `sample_id` is the job that failed last, in
-    `sample_queue`; `queues` are those with a job of the group.
+    * `signature`: 16 hex digits that identify the group, also in later calls.
+    * `name`, `type`: the name of the jobs and the type of their error.
+    * `message`: the common error message, with `#` in place of each detail, such as a number or an id.
+    * `count`: the number of jobs.
+    * `first_ms`, `last_ms`: the time of the first and last failure, in epoch ms.
+    * `queues`: the queues of the jobs.
+    * `sample_id`, `sample_queue`: the id and queue of the job that failed last.
     """
 
     signature: str
@@ -51,7 +56,11 @@ class FailedGroup(msgspec.Struct, frozen=True):
 
 
 class FailedGroups(msgspec.Struct, frozen=True):
-    """Groups, the largest first. `looked`: how many failed jobs were read; `is_complete`: these were all."""
+    """Groups of failed jobs, the largest first.
+
+    `looked` is the number of failed jobs that were read. `is_complete` is True if these were all failed jobs, and False
+    if the limit of the call was reached first.
+    """
 
     groups: list[FailedGroup]
     looked: int
@@ -59,40 +68,42 @@ class FailedGroups(msgspec.Struct, frozen=True):
 
 
 def common_message(message: str) -> str:
-    """Return a message with `#` for each detail, on one line of at most 300 characters."""
+    """Return a message with `#` in place of each detail, on one line of at most 300 characters."""
     return " ".join(_CANDIDATE.sub(_without_detail, message[:MAX_READ]).split())[:MAX_MESSAGE]
 
 
 def signature_of(job: JobInfo) -> str:
-    """Return 16 hex digits, the same for jobs of one group."""
+    """Return the signature of the group that a failed job belongs to: 16 hex digits."""
     type, message = _kind(job.failure)
     text = "\n".join((job.name, type, message)).encode("utf-8", "backslashreplace")
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 def check_signature(text: str) -> str:
-    """Return a signature; raises InvalidInput for a text that is none."""
+    """Return `text` if it has the form of a signature; raises InvalidInput otherwise."""
     if not _SIGNATURE.fullmatch(text):
         raise InvalidInput(
-            f"signature {shown(text)} is no signature.", hint="`delayq failed groups` lists them.", field="signature"
+            f"signature {shown(text)} is not a signature.",
+            hint="`delayq failed groups` lists all signatures.",
+            field="signature",
         )
     return text
 
 
 class Grouping:
-    """Failed jobs, counted into groups one after the other. No job is kept."""
+    """Counts failed jobs by group, one job after the other, without keeping the jobs."""
 
     def __init__(self) -> None:
         self._groups: dict[str, FailedGroup] = {}
 
     def add(self, job: JobInfo) -> None:
-        """Count one job."""
+        """Count one job in its group."""
         signature = signature_of(job)
         known = self._groups.get(signature)
         self._groups[signature] = _new(signature, job) if known is None else _grown(known, job)
 
     def groups(self) -> list[FailedGroup]:
-        """Return the groups: the largest first, of equal ones the one that failed last."""
+        """Return the groups, the largest first. Groups of equal size are sorted by their latest failure."""
         return sorted(self._groups.values(), key=lambda group: (-group.count, -group.last_ms))
 
 

@@ -1,4 +1,8 @@
-"""Makes job ids: UUIDv7 in 26 base32hex characters."""
+"""Generates job ids: UUIDv7 in 26 base32hex characters.
+
+The head of an id is its time, in 10 characters. The tail, in 16 characters, is random except for the fixed bits of a
+UUIDv7.
+"""
 
 import os
 import time
@@ -10,13 +14,15 @@ _HEAD_SHIFTS: Final = range(45, -1, -5)
 _TAIL_LETTERS: Final = 16
 _TAILS_AT_ONCE: Final = 256
 _FIXED_BITS: Final = {0: "opqrstuv", 2: "13579bdfhjlnprtv", 3: "0123456789abcdef", 15: "048cgkos"}
-"""The letters of a tail with fixed bits: the rest of the version, the two of the variant, and the padding of zeros."""
+"""Positions in a tail that contain fixed bits, with the characters that are allowed there: the last two bits of the
+version, the two bits of the variant, and the zero bits at the end.
+"""
 
 
 def new_id() -> str:
-    """Make a UUIDv7 in 26 lower-case base32hex characters. Ids of later milliseconds sort later.
+    """Return a new UUIDv7 in 26 lower-case base32hex characters. Ids of later milliseconds sort later.
 
-    The client makes the id before the first send, so a call that is sent again is the same job.
+    The client makes the id before it first sends a job, so that a resent call refers to the same job.
     """
     head = _head(time.time_ns() // 1_000_000)
     try:
@@ -29,19 +35,19 @@ def new_id() -> str:
 
 
 _tails: Final[list[str]] = []
-"""Made in advance, because each question to the system for noise costs more than the rest of an id."""
-os.register_at_fork(after_in_child=_tails.clear)  # two processes never use the same ones
+"""Prepared tails. They are made in batches, because one call of `os.urandom` costs more than the rest of an id."""
+os.register_at_fork(after_in_child=_tails.clear)  # so that two processes never use the same tail
 
 
 @lru_cache(maxsize=1)
 def _head(milliseconds: int) -> str:
-    """Return the time and the first two bits of the version, 0b01."""
+    """Return the characters of the time (48 bits) and of the first two bits of the version (0b01)."""
     value = milliseconds << 2 | 0b01
     return "".join([_ALPHABET[(value >> shift) & 31] for shift in _HEAD_SHIFTS])
 
 
 def _make_tails() -> list[str]:
-    """Return all that follows the head, for many ids: noise, but for the fixed bits."""
+    """Return the random endings of a batch of ids."""
     noise = os.urandom(_TAIL_LETTERS * _TAILS_AT_ONCE)
     letters = bytearray(noise.translate(_one_of(_ALPHABET)))
     for place, allowed in _FIXED_BITS.items():
@@ -51,5 +57,5 @@ def _make_tails() -> list[str]:
 
 
 def _one_of(letters: str) -> bytes:
-    """Return the table that turns a byte of noise into one of 8, 16 or 32 letters, each as likely as the others."""
+    """Return the table that maps each random byte to one of 8, 16 or 32 characters, all equally likely."""
     return letters.encode() * (256 // len(letters))

@@ -1,6 +1,4 @@
-"""The specification of a new job, checked and prepared for Redis. All that is wrong with it is found here, before
-anything is sent.
-"""
+"""The specification of a new job, checked and prepared for Redis before anything is sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,20 +17,42 @@ from delayq.core.options import Options
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 
 Limit = Duration | Instant
-"""A duration, counted from when the job is due, or a point in time."""
+"""A point in time, or a duration that is counted from the due time of the job."""
 
 MAX_TRIES: Final = 1_000_000
 DUE_NOW: Final = "+0"
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One job to schedule; the items of `schedule_many`.
+    """Describe one job for `schedule_many`. All members but `name` are optional.
 
-    `data` is anything that JSON can carry, or `bytes` that are JSON already. At most one of `delay` ('15m') and `at`
-    (RFC 3339 text or datetime) is given; neither means now. `tz` and `fold` belong to an `at` without offset. `queue`
-    None is the default queue. `tries` 0 means no limit, None what the handler declares; so do `backoff`, `timeout` (of
-    one attempt; '0s' = none), `retention` and `max_exceptions`. `deadline` is when the job is no longer worth
-    starting, `retry_until` when it is no longer tried again, which goes before `tries`.
+    The job and its due time:
+
+    * `name`: the name of the job, 1 to 255 printable characters without white space.
+    * `data`: the payload. Any value that JSON can carry, or `bytes` that are JSON already.
+    * `delay`: the time until the job is due, such as "15m". Default: now.
+    * `at`: the due time instead of a delay: RFC 3339 text or a datetime.
+    * `tz`: the IANA time zone of an `at` without offset, such as "Europe/Berlin".
+    * `fold`: 0 or 1, the earlier or later time if the local time `at` occurs twice.
+    * `id`: the id of the job, 1 to 255 printable ASCII characters without spaces. Default: a new UUIDv7.
+    * `queue`: the queue. Default: the queue that the job declares, or the queue of the client.
+    * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job.
+
+    How the job runs. If a value is missing, the declared value of the job applies. If the job declares none, the
+    settings apply.
+
+    * `tries`: the number of attempts before the job fails; 0 = no limit.
+    * `backoff`: the wait after a failed attempt, such as "10s", ["10s", "1m"] or `Exponential()`.
+    * `timeout`: the longest time of one attempt, such as "30s"; "0s" = no limit.
+    * `max_exceptions`: the number of attempts with an error after which the job fails. A `Retry` does not count.
+    * `retention`: how long the completed job and its result are kept, such as "1d".
+    * `deadline`: a job that has not started by this time fails.
+    * `retry_until`: the job is retried until this time, however often it fails. Replaces `tries`, as in Laravel.
+
+    `deadline` and `retry_until` are points in time, or durations from the due time. `schedule_many` checks all members
+    and raises InvalidInput before it sends anything.
+
+        JobSpec(name="order.close", data={"order_id": 42}, delay="15m", id="order-42", queue="orders")
     """
 
     name: str
@@ -55,12 +75,16 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_server_time(self) -> bool:
-        """Whether it holds limits that are counted by the clock of the server."""
+        """True if the job has a deadline or `retry_until`, which must be computed with the clock of the server."""
         return self.deadline is not None or self.retry_until is not None
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """One job, ready to be sent. `when` is '+delay_ms', counted by the server, or epoch ms. `lock`: of a unique key."""
+    """One job, ready to be sent.
+
+    `when` is the due time: relative to the server's clock ('+ms'), or absolute epoch ms. `has_own_id` is True if the
+    caller chose the id. `lock` is the digest of a unique key, or ''.
+    """
 
     id: str
     name: str
@@ -74,7 +98,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     """Check a spec and write its envelope; raises InvalidInput.
 
-    `now_ms` bounds `at`. Limits are counted from it, so for a spec that needs the server's time it must be that.
+    `now_ms` limits `at` to the next ten years. For a spec with `needs_server_time`, pass the time of the server:
+    `deadline` and `retry_until` are computed from it.
     """
     name = check_job_name(spec.name)
     queue = check_queue(options.queue if spec.queue is None else spec.queue)
@@ -104,14 +129,17 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
 
 
 def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
-    """Return jobs with their due times scattered over so long. The id decides, so the same job gets the same time."""
+    """Return the jobs with delays of up to `spread_ms` added to their due times.
+
+    The delay is computed from the id, so a job that is sent again gets the same due time.
+    """
     return [
         msgspec.structs.replace(job, when=_later(job.when, crc32(job.id.encode()) * spread_ms >> 32)) for job in jobs
     ]
 
 
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
-    """Prepare an envelope that is made already; only another `queue` is written into it.
+    """Prepare an existing envelope for a new job. If `queue` is given, it replaces the queue of the envelope.
 
     Raises InvalidInput.
     """
@@ -132,7 +160,7 @@ def _later(when: str, ms: int) -> str:
 
 
 def check_whole_number(field: str, value: object, *, least: int, most: int = MAX_TRIES) -> int:
-    """Return a whole number between two bounds; raises InvalidInput."""
+    """Return `value` if it is a whole number from `least` to `most`; raises InvalidInput otherwise."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     raise InvalidInput(f"{field} is {shown(value)}.", hint=f"Use a whole number from {least} to {most:,}.", field=field)
@@ -146,20 +174,21 @@ def when_of(
     fold: int | None = None,
     now_ms: int,
 ) -> str:
-    """Return a due time as scripts read it. A delay is added by the server, to its own clock."""
+    """Return a due time in the form that scripts read: relative to the server's clock ('+ms'), or absolute epoch ms.
+
+    Raises InvalidInput.
+    """
     if at is not None:
         if delay is not None:
             raise InvalidInput("at= and delay= are both given.", hint="Drop one of them.", field="at")
         return str(instant_ms(at, now_ms=now_ms, tz=tz, fold=fold))
     if tz is not None or fold is not None:
-        raise InvalidInput(
-            "tz= and fold= belong to at=, which is not given.", hint="Drop them, or give at=.", field="tz"
-        )
+        raise InvalidInput("tz= and fold= need at=, which is not given.", hint="Drop them, or give at=.", field="tz")
     return DUE_NOW if delay is None else f"+{duration_ms(delay)}"
 
 
 def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
-    """Return a limit as epoch ms. One before the job is due would fail the job without a start, and is refused."""
+    """Return a limit in epoch ms. A limit before the due time is refused, because the job could never start."""
     due_ms = now_ms + int(when) if when.startswith("+") else max(now_ms, int(when))
     if not is_instant(limit):
         try:
@@ -170,8 +199,8 @@ def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
     limit_ms = instant_ms(limit, now_ms=now_ms, field=field)
     if limit_ms < due_ms:
         raise InvalidInput(
-            f"The {field} {limit} lies before the job is due.",
-            hint="Give a later one, or a duration, which counts from when the job is due.",
+            f"The {field} {limit} is before the due time of the job.",
+            hint="Give a later time, or a duration, which is counted from the due time.",
             field=field,
         )
     return limit_ms
@@ -181,23 +210,23 @@ def _check_headers(headers: object) -> dict[str, str] | None:
     if isinstance(headers, Mapping) and all(_is_text(part) for pair in headers.items() for part in pair):
         return dict(headers) or None
     raise InvalidInput(
-        f"headers is {shown(headers)}, which does not map texts to texts.",
+        f"headers is {shown(headers)}, not a mapping of texts to texts.",
         hint='An example: headers={"trace": "1"}.',
         field="headers",
     )
 
 
 def check_tags(tags: object) -> list[str] | None:
-    """Return tags as a list, None for none; raises InvalidInput."""
+    """Return tags as a list, or None without any; raises InvalidInput."""
     if isinstance(tags, Iterable) and not isinstance(tags, str | bytes):
         checked = list(tags)
         if all(_is_text(tag) for tag in checked):
             return checked or None
     raise InvalidInput(
-        f"tags is {shown(tags)}, which is no list of texts.", hint='An example: tags=["urgent"].', field="tags"
+        f"tags is {shown(tags)}, not a list of texts.", hint='An example: tags=["urgent"].', field="tags"
     )
 
 
 def _is_text(value: object) -> bool:
-    """Whether a value is text that UTF-8 can carry."""
+    """Return True for a text without surrogates, which UTF-8 cannot encode."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)

@@ -1,4 +1,4 @@
-"""Options of a connection, unless a call says otherwise. Durations are milliseconds, sizes bytes."""
+"""Default options of a connection. Calls and declarations of jobs can override some of them."""
 
 import re
 from typing import Final
@@ -13,14 +13,14 @@ _REPLICAS: Final = re.compile(r"replicas:([1-9][0-9]?)")
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What a producer waits for before its call returns: copies on replicas, an fsync, or nothing."""
+    """The confirmation that a producer waits for: an fsync, copies on `replicas`, or neither."""
 
     replicas: int = 0
     fsync: bool = False
 
     @property
     def waits(self) -> bool:
-        """Whether there is anything to wait for."""
+        """True if a confirmation is required."""
         return self.fsync or self.replicas > 0
 
 
@@ -28,10 +28,18 @@ MEMORY: Final = Durability()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a connection.
+    """The options of a connection. Durations are in milliseconds.
 
-    `lease_ms` counts for a queue that is seen for the first time; later the queue's own lease does. `high_water`:
-    entries that a stream may hold before jobs wait in the set instead. `keep_failed_ms`: how long failed jobs are kept.
+    * `queue`: the queue of jobs that name no other.
+    * `retention_ms`: how long completed jobs are kept.
+    * `max_payload`: the largest payload, in bytes.
+    * `lease_ms`: the lease of queues that this connection creates. An existing queue keeps its own lease.
+    * `high_water`: the limit of ready and reserved jobs in a queue. Further due jobs stay scheduled.
+    * `max_recoveries`: how often a job is redelivered after a worker vanished. The next time, the job fails.
+    * `tidy_every_ms`: the interval between two clean-ups of the janitor.
+    * `keep_failed_ms`: how long failed jobs are kept.
+    * `durability`: the confirmation that a producer waits for.
+    * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
     """
 
     queue: str = "default"
@@ -49,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS: Final = Options()
-"""What holds when nothing is said: in the settings, and for jobs whose handler declares nothing."""
+"""The built-in defaults, for missing settings and for handlers that declare no options."""
 
 
 def parse_durability(text: str) -> Durability:

@@ -1,4 +1,4 @@
-"""Logs repeated failures: the first one, then one every 5 s with the count, and the end."""
+"""Logs repeated errors: the first one, then one every 5 s with the count, and the recovery."""
 
 import logging
 import time
@@ -13,14 +13,17 @@ EVERY: Final = 5.0
 
 
 class Outages:
-    """The failures that are going on, by what failed."""
+    """Remembers errors that have not ended yet. Each error is identified by a text such as "the queue w failed"."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, int]] = {}
 
     def tell(self, what: str, error: Exception) -> None:
-        """Log a failure, unless the same was logged less than 5 s ago. A fault of delayq has its traceback."""
+        """Log `what` and the text of `error`, unless `what` was logged less than 5 s ago.
+
+        An error that is not a BackendError is unexpected, so its traceback is logged too.
+        """
         now = self._clock()
         told_at, count = self._since.get(what, (0.0, 0))
         count += 1
@@ -33,6 +36,6 @@ class Outages:
         logger.error("%s%s: %s", what, times, error, exc_info=trace)
 
     def is_over(self, what: str) -> None:
-        """Log that something works again, if it had failed."""
+        """Log that an error has ended, if `what` was logged before."""
         if self._since and self._since.pop(what, None) is not None:
-            logger.info("%s: it works again", what)
+            logger.info("this error has ended: %s", what)

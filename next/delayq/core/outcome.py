@@ -1,8 +1,8 @@
-"""The outcome of a delivery, as a value, and the one place that decides it.
+"""The outcome of a delivery as a value, and the function that decides it.
 
-A handler returns or raises; `decide` turns that into an outcome; the worker settles it once. The rules are Laravel's:
-retry_until goes before tries, then max_exceptions. Two differences: a snooze costs no attempt, and workers that
-vanished are counted apart, as recoveries.
+A handler returns or raises. `decide` derives an outcome from that, and the worker settles the outcome once. The rules
+are those of Laravel: `retry_until` replaces `tries`, and `max_exceptions` applies in addition. There are two
+differences: a snooze costs no attempt, and vanished workers count as recoveries instead of attempts.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, Tr
 from delayq.core.options import DEFAULTS, Options
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
-"""For so long a job that this release cannot read waits without costing attempts: newer workers may be on their way."""
+"""How long a job that this release does not know waits without costing attempts. Workers of a newer release, which know
+the job, may be deployed in this time."""
 UNKNOWN_SHORTEST_MS: Final = 2_000
 UNKNOWN_LONGEST_MS: Final = 600_000
 
@@ -25,7 +26,10 @@ OnTimeout = Literal["retry", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a job is tried. `tries` 0 = without limit, `timeout_ms` 0 = without timeout. Times are epoch ms."""
+    """The rules by which a job is run and retried. `tries` 0 = no limit, `timeout_ms` 0 = no timeout.
+
+    `retry_until_ms` and `deadline_ms` are epoch ms.
+    """
 
     tries: int = DEFAULTS.tries
     backoff: Backoff = DEFAULTS.backoff
@@ -39,7 +43,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job is done, and kept for `retention_ms`. `is_stopped`: it was asked to stop, and nothing follows it."""
+    """The job is done, and kept for `retention_ms`.
+
+    `is_stopped` is True if the job was cancelled while it ran. It then has no result and no follow-up jobs.
+    """
 
     retention_ms: int = 0
     is_stopped: bool = False
@@ -47,9 +54,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """Run again after `delay_ms`, with these counts. `error` is None for a snooze.
+    """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
-    `unknown_since_ms`: when a worker first met the job without being able to read it; None = this worker can.
+    `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
+    this worker knows them.
     """
 
     delay_ms: int
@@ -61,7 +69,7 @@ class RunAgain:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Put the job among the failed, with these counts."""
+    """Fail the job, with these counts of attempts and exceptions."""
 
     attempts: int
     exceptions: int
@@ -83,7 +91,7 @@ def default_policy(options: Options) -> Policy:
 
 
 def policy_of(envelope: Envelope, declared: Policy) -> Policy:
-    """Return the policy of one delivery: what its envelope says, over what its handler declares."""
+    """Return the policy of one delivery. Values of the envelope override the declared values."""
     if (
         envelope.tries is None
         and envelope.backoff is None
@@ -91,7 +99,7 @@ def policy_of(envelope: Envelope, declared: Policy) -> Policy:
         and envelope.timeout_ms is None
         and not (envelope.retry_until_ms or envelope.deadline_ms or envelope.max_exceptions)
     ):
-        return declared  # most envelopes say nothing
+        return declared  # the usual case
     return Policy(
         tries=declared.tries if envelope.tries is None else envelope.tries,
         backoff=declared.backoff if envelope.backoff is None else from_wire(envelope.backoff),
@@ -105,13 +113,16 @@ def policy_of(envelope: Envelope, declared: Policy) -> Policy:
 
 
 def before_start(envelope: Envelope, policy: Policy, now_ms: Callable[[], int]) -> GiveUp | None:
-    """Return why an attempt may not start; None when it may. Only a job with a limit in time asks for the time."""
+    """Return a GiveUp if no further attempt may start, or None.
+
+    `now_ms` is called only for a job with a deadline or `retry_until`.
+    """
     error: DelayqError | None = None
     if policy.deadline_ms is not None and now_ms() > policy.deadline_ms:
-        error = DeadlinePassed("The deadline of the job passed before it could start.")
+        error = DeadlinePassed("The deadline of the job passed before the job could start.")
     elif policy.retry_until_ms is not None:
         if now_ms() > policy.retry_until_ms:
-            error = RetryUntilPassed("The time until which the job may be tried has passed.")
+            error = RetryUntilPassed("The retry_until time of the job has passed.")
     elif policy.tries and envelope.attempts >= policy.tries:
         error = TriesExhausted(f"All {policy.tries} tries were used before this delivery.")
     return GiveUp(envelope.attempts, envelope.exceptions, error) if error else None
@@ -125,10 +136,10 @@ def decide(
     now_ms: Callable[[], int],
     rand: Callable[[], float],
 ) -> Outcome:
-    """Decide what becomes of an attempt that ended with `error` (None = the handler returned).
+    """Decide the outcome of an attempt that ended with `error`. None means that the handler returned.
 
-    `now_ms` gives the server's time as last seen; a plain end does not ask for it. `rand` gives numbers
-    from 0 up to 1, for jitter.
+    `now_ms` returns the server's time as last seen. It is called only when the outcome depends on the time. `rand`
+    returns random numbers from 0 up to 1, for jitter.
     """
     if error is None:
         return Done(policy.retention_ms) if policy.retention_ms else DONE
@@ -147,7 +158,10 @@ def decide(
 def _after_unknown(
     envelope: Envelope, policy: Policy, error: UnknownJob, now_ms: int, rand: Callable[[], float]
 ) -> Outcome:
-    """Let a job that this release cannot read wait for a worker that can. The wait grows with its age."""
+    """Let a job that this release does not know wait for a worker that knows it.
+
+    The wait is half of the time since a worker first received the job, from 2 s to 10 min, plus up to 20 % at random.
+    """
     seen = (envelope.headers or {}).get(UNKNOWN_SINCE, "")
     since_ms = min(int(seen), now_ms) if seen.isascii() and seen.isdecimal() and len(seen) < 17 else now_ms
     age_ms = now_ms - since_ms
@@ -186,7 +200,7 @@ def _is_exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -
 
 
 def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
-    """Return the wait. A backoff function that fails must not take the error of the attempt with it."""
+    """Return the wait. If a backoff function raises, use the default backoff, so that the original error is kept."""
     try:
         return backoff.delay_ms(attempt, error, rand)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Queues that gave trouble. One damaged queue never stops another."""
+"""Pauses for failing queues, so that one damaged queue never stops other queues."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ REST: Final = 1.0
 
 
 class RestingQueues:
-    """Remembers which queues gave trouble, so that each is left alone for a second."""
+    """Remembers which queues failed, so that callers skip them for one second."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -21,18 +21,18 @@ class RestingQueues:
         self._outages = Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception) -> None:
-        """Log the trouble of a queue, every 5 s at most, and leave the queue alone from now on."""
-        self._outages.tell(f"queue {queue} gives trouble and is left alone for {REST:g} s", error)
+        """Log the error of a queue, at most once in 5 s, and let the queue rest for one second."""
+        self._outages.tell(f"queue {queue} failed; next try in {REST:g} s", error)
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
-        """Leave a queue alone after any trouble. Raise an error by which the server is away: all queues have it."""
+        """Let a queue rest after an error that affects only this queue. Raise an error that affects all queues."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused):
             raise error
         self.rest(queue, error)
 
     def values(self, queues: Sequence[str], outcomes: Sequence[T | BackendError]) -> list[T]:
-        """Return the values among the outcomes of calls, one for each queue; the queues of the errors rest."""
+        """Return the successful outcomes of calls, one call for each queue. Queues with an error rest."""
         values: list[T] = []
         for queue, outcome in zip(queues, outcomes, strict=True):
             if isinstance(outcome, BackendError):
@@ -42,11 +42,11 @@ class RestingQueues:
         return values
 
     def is_resting(self, queue: str) -> bool:
-        """Whether the queue gave trouble less than a second ago."""
+        """Return True if the queue failed less than a second ago."""
         return self._until.get(queue, 0.0) > self._clock()
 
     def awake(self, queues: Iterable[str]) -> list[str]:
-        """List those of the queues that are not resting, in their order."""
+        """Return the queues that are not resting, in the same order."""
         if not self._until:
             return list(queues)
         return [queue for queue in queues if not self.is_resting(queue)]

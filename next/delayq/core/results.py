@@ -1,6 +1,6 @@
-"""The result of a job, as it is kept with a job that has a retention: JSON, or a marker that says why there is none.
+"""The stored results of completed jobs with a retention: JSON, or a marker with the reason why the result was not kept.
 
-The job is done either way. A result is kept when JSON carries it exactly, in at most 256 KiB.
+A result is kept if JSON can carry it exactly, in at most 256 KiB. Otherwise the job completes too, with a marker.
 """
 
 import logging
@@ -15,25 +15,25 @@ logger: Final = logging.getLogger("delayq.jobs")
 
 LIMIT: Final = 256 * 1024
 MARKER: Final = "delayq-result-lost"
-"""The only member of a marker; its value is the reason."""
+"""The only key of a marker. Its value is the reason."""
 
 
 def encode_result(result: object, *, job_id: str) -> bytes:
-    """Return the JSON of what a handler returned. For what cannot be kept it is a marker, and a line in the log."""
+    """Return the JSON of a handler's result. If the result cannot be kept, log the reason and return a marker."""
     if result is None:
         return b"null"
     try:
         if isinstance(result, bytes | bytearray | memoryview):
-            raise InvalidInput("The result is bytes, which JSON cannot carry.")
+            raise InvalidInput("The result is a bytes value, which JSON cannot carry.")
         return bytes(encode_data(result, LIMIT))
     except InvalidInput as error:
         reason = error.message.replace("The payload", "The result")
-        logger.warning("job %s: its result is not kept: %s", job_id, reason)
+        logger.warning("job %s: the result was not kept: %s", job_id, reason)
         return msgspec.json.encode({MARKER: reason})
 
 
 def why_lost(result: object) -> str:
-    """Return why a stored result is a marker; '' for a result."""
+    """Return the reason of a marker, or '' for a real result."""
     if isinstance(result, dict) and result.keys() == {MARKER}:
         return str(result[MARKER])
     return ""
@@ -44,6 +44,6 @@ def read_result(result: Any, *, job_id: str) -> Any:
     if reason := why_lost(result):
         raise ResultLost(
             f"The job {job_id!r} is done, but its result was not kept: {reason}",
-            hint="Return what JSON can carry, or store it elsewhere and return where.",
+            hint="Return a value that JSON can carry, or store the value elsewhere and return its location.",
         )
     return result

@@ -1,13 +1,13 @@
-"""Where a job can be, and what each operation does there.
+"""The states of a job, and the answer of each operation in each state.
 
-A job is in exactly one place, and the place is its state. Nothing else records it:
+A job is in exactly one state. The Redis key that holds the job defines its state, and no field repeats it:
 
-    scheduled   in the sorted set, with the time when it is due
+    scheduled   in the sorted set `scheduled`, with its due time
     ready       in the stream, above the last-delivered id of the group
-    reserved    in the stream, at or below it: a worker was given it
-    failed      in the sorted set of the failed, with the time when it failed
-    completed   in the sorted set of the completed, with the time when it is forgotten (only with a retention)
-    absent      nowhere: never scheduled, cancelled, done without retention, or forgotten
+    reserved    in the stream, at or below this id, because it was delivered to a worker
+    failed      in the sorted set `failed`, with the time of its failure
+    completed   in the sorted set `completed`, with the time when it is deleted (only jobs with a retention)
+    absent      in none of them: never scheduled, cancelled, done without retention, or forgotten
 
               schedule                promote                 (read)
     absent ──────────────▶ scheduled ─────────▶ ready ──────────────────▶ reserved
@@ -22,8 +22,8 @@ A job is in exactly one place, and the place is its state. Nothing else records 
        │                  scheduled, ready ── archive ──▶ failed                 │
        ╰──────── ack ──── completed ◀───────────────────┴──────── ack ───────────╯
 
-`ANSWERS` is the table of operations and states. The scripts are written to it, and a test drives every cell of it on a
-real server.
+`ANSWERS` is the table of operations and states. The scripts implement this table, and a test checks each of its cells
+on a real server.
 """
 
 from typing import Final, Literal, get_args

@@ -1,10 +1,11 @@
-"""Durations and points in time as people write them, read into milliseconds, and back.
+"""Conversion between milliseconds and the durations and points in time that people write.
 
     duration   500ms  90s  15m  1h30m  1.5h  2d  1w  PT15M   units from large to small, each once; at most ten years
     instant    2026-11-21T15:00:00Z  2026-11-21T16:00:00.25+01:00  2026-11-21 16:00 with a time zone
 
-No bare number, because its unit would be a guess; no months or years, because their length varies. A day has 24 hours.
-Everything is rounded up to whole milliseconds, so that nothing runs early.
+* A number without a unit is refused, because the unit would be a guess.
+* Months and years are refused, because their length varies. A day has 24 hours.
+* Parts of a millisecond are rounded up, so that no job runs early.
 """
 
 import math
@@ -25,7 +26,7 @@ Duration = str | timedelta
 Instant = str | datetime
 
 MAX_DURATION_MS: Final = 3653 * 86_400_000
-"""Ten years at their longest."""
+"""The longest ten years: they contain three leap days."""
 
 _MS_PER_UNIT: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _RANK: Final = {unit: rank for rank, unit in enumerate(_MS_PER_UNIT)}
@@ -48,12 +49,12 @@ _INSTANT_HINT: Final = "Write 2026-11-21T15:00:00Z or 2026-11-21T16:00:00+01:00.
 
 
 def is_instant(value: Duration | Instant) -> "TypeIs[Instant]":
-    """Return True for a point in time: a datetime, or a text that begins with a year. Other values are durations."""
+    """Return True for a datetime, and for a text that begins with a year. Other values count as durations."""
     return isinstance(value, datetime) or (isinstance(value, str) and _YEAR.match(value) is not None)
 
 
 def duration_ms(value: Duration, *, field: str = "delay") -> int:
-    """Return a duration in whole milliseconds, 0 to ten years; raises InvalidInput that names `field`."""
+    """Return a duration in whole milliseconds, from 0 to ten years. The message of InvalidInput names `field`."""
     ms = _duration(value, field)
     if ms > MAX_DURATION_MS:
         raise InvalidInput(
@@ -63,7 +64,7 @@ def duration_ms(value: Duration, *, field: str = "delay") -> int:
 
 
 def format_duration(ms: int) -> str:
-    """Return milliseconds for people: '15m', '1h30m', '2d', '1.5s', '500ms', '0s'."""
+    """Return milliseconds as a text for people: '15m', '1h30m', '2d', '1.5s', '500ms', '0s'."""
     text = ""
     for unit in ("d", "h", "m"):
         count, ms = divmod(ms, _MS_PER_UNIT[unit])
@@ -74,7 +75,7 @@ def format_duration(ms: int) -> str:
 
 
 def rough_duration(ms: int) -> str:
-    """Return milliseconds for people, without what says nothing beside days or hours: '2d5h', '1h30m', '14m38s'."""
+    """Return milliseconds as a text for people, without the small units of long times: '2d5h', '1h30m', '14m38s'."""
     for unit, least in (("d", "h"), ("h", "m"), ("s", "s")):
         if ms >= _MS_PER_UNIT[unit]:
             return format_duration(ms - ms % _MS_PER_UNIT[least])
@@ -84,11 +85,12 @@ def rough_duration(ms: int) -> str:
 def instant_ms(
     value: Instant, *, now_ms: int, tz: str | None = None, fold: int | None = None, field: str = "at"
 ) -> int:
-    """Return a point in time as epoch milliseconds, 0 to ten years after `now_ms`; raises InvalidInput.
+    """Return a point in time in epoch milliseconds, at most ten years after `now_ms`; raises InvalidInput.
 
-    `tz` is an IANA name, needed by a time without offset and refused for a time that has one. `fold` says which of two
-    is meant where the clocks go back: 0 the first, 1 the second. A time in the past is returned as it is: only the
-    server knows what now is.
+    * `tz`: an IANA name. It is required for a time without offset, and refused for a time with one.
+    * `fold`: picks the earlier (0) or later (1) time if a local time occurs twice, because the clocks are put back.
+
+    Times in the past are allowed, because only the server knows the current time.
     """
     if fold not in (None, 0, 1):
         raise InvalidInput(f"fold is {shown(fold)}.", hint="Use 0 for the first or 1 for the second.", field="fold")
@@ -103,7 +105,7 @@ def instant_ms(
 
 
 def format_instant(ms: float) -> str:
-    """Return epoch milliseconds as RFC 3339 in UTC, or a text that names a number that is no date."""
+    """Return epoch milliseconds as RFC 3339 in UTC. A number outside the calendar becomes 'no date (… ms)'."""
     try:
         return f"{(_EPOCH + timedelta(milliseconds=math.floor(ms))).isoformat(timespec='milliseconds')}Z"
     except (OverflowError, ValueError):
@@ -117,13 +119,16 @@ def _duration(value: Duration, field: str) -> int:
         return -(value // -_ONE_MS)
     ms = _read_duration(value) if isinstance(value, str) else None
     if ms is None:
-        raise InvalidInput(f"{field} {shown(value)} is no duration.", hint=_DURATION_HINT, field=field)
+        raise InvalidInput(f"{field} {shown(value)} is not a duration.", hint=_DURATION_HINT, field=field)
     return ms
 
 
 @lru_cache(maxsize=512)
 def _read_duration(text: str) -> int | None:
-    """Return a written duration in milliseconds; None when it is none. Programs use few different ones."""
+    """Return the milliseconds of a duration text, or None if the text is not valid.
+
+    Results are cached, because a program uses only a few durations.
+    """
     if len(text) > 64:
         return None
     parts = _PART.findall(text) if _COMPACT.fullmatch(text) else []
@@ -139,13 +144,13 @@ def _read_duration(text: str) -> int | None:
 
 
 def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None]:
-    """Return the local time, the milliseconds to add to it, and the zone that the value itself names."""
+    """Return the local time, the milliseconds to add to it, and the time zone or offset in the value, or None."""
     if isinstance(value, datetime):
         zone = value.tzinfo if value.utcoffset() is not None else None
         return value.replace(tzinfo=None, fold=0), 0, zone
     match = _RFC3339.fullmatch(value) if isinstance(value, str) and len(value) <= 64 else None
     if match is None:
-        raise InvalidInput(f"{field} {shown(value)} is no point in time.", hint=_INSTANT_HINT, field=field)
+        raise InvalidInput(f"{field} {shown(value)} is not a point in time.", hint=_INSTANT_HINT, field=field)
     *numbers, fraction, utc, sign, hours, minutes = match.groups()
     try:
         year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
@@ -163,11 +168,11 @@ def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None
 def _zone_of(wall: datetime, own: tzinfo | None, tz: str | None, field: str) -> tzinfo:
     if own is not None and tz is not None:
         raise InvalidInput(
-            f"{field} {wall} has an offset of its own, and tz={shown(tz)} besides.", hint="Drop one.", field="tz"
+            f"{field} {wall} has its own offset, but tz={shown(tz)} is given too.", hint="Drop one.", field="tz"
         )
     if own is None and tz is None:
         raise InvalidInput(
-            f"{field} {wall} has no offset, so it names no point in time.",
+            f"{field} {wall} has no offset, so its time zone is not known.",
             hint="Add Z or an offset such as +01:00, or name the time zone, such as tz='Europe/Berlin'.",
             field=field,
         )
@@ -182,8 +187,8 @@ def _named_zone(name: object) -> ZoneInfo:
         pass
     if not available_timezones():
         raise InvalidInput(
-            f"The time zone {shown(name)} cannot be looked up: this machine has no time zone database.",
-            hint="Install it: pip install tzdata, or the package tzdata of the system.",
+            f"The time zone {shown(name)} cannot be looked up, because this machine has no time zone database.",
+            hint="Install one: pip install tzdata, or the package tzdata of the system.",
             field="tz",
         )
     raise InvalidInput(
@@ -192,23 +197,23 @@ def _named_zone(name: object) -> ZoneInfo:
 
 
 def _offset(wall: datetime, zone: tzinfo, fold: int | None, field: str) -> timedelta:
-    """Return how far the clocks of a zone are ahead of UTC when they show `wall`.
+    """Return the offset of a time zone from UTC at the local time `wall`.
 
-    `utcoffset` answers with the offset before a change for fold=0 and with the one after it for fold=1. In a gap the
-    offset grows and in a fold it shrinks, whatever the size of the change.
+    Near a change of the clocks, `utcoffset` returns the offset before the change for fold=0, and the offset after the
+    change for fold=1. If the second offset is larger, `wall` is skipped. If it is smaller, `wall` occurs twice.
     """
     before = wall.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
     after = wall.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
     if before < after:
         raise InvalidInput(
-            f"{field} {wall} does not exist in {zone}: the clocks are put forward over it.",
+            f"{field} {wall} does not exist in {zone}, because the clocks are put forward.",
             hint="Choose a time before or after the change.",
             field=field,
         )
     if before > after and fold is None:
         raise InvalidInput(
-            f"{field} {wall} happens twice in {zone}: the clocks are put back over it.",
-            hint="Say which is meant with fold=0 (the first) or fold=1 (the second).",
+            f"{field} {wall} occurs twice in {zone}, because the clocks are put back.",
+            hint="Choose one with fold=0 (the first) or fold=1 (the second).",
             field="fold",
         )
     return after if fold else before

@@ -1,1 +1,1 @@
-"""Findings about jobs and servers, as sentences. Pure: the facts are gathered elsewhere."""
+"""Diagnoses of jobs and servers, in sentences. The code here does no I/O; callers pass the facts in."""

@@ -1,4 +1,4 @@
-"""Why has this job not run? Facts in, reasons out, the weightiest first."""
+"""Explains why a job has not run: derives reasons from the facts, the most important reason first."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,11 +11,11 @@ from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
 MOVER_SILENT_MS: Final = 30_000
-"""A mover looks at every queue within seconds, so after this time none runs."""
+"""If no mover has served a queue for this long, no mover is running, because a mover serves each queue every 5 s."""
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts about a job, its queue, the switches, and the workers of all queues."""
+    """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues."""
 
     job: JobInfo
     stats: QueueStats
@@ -25,7 +25,12 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One reason: a short name that stays, a sentence, and the next step, '' = wait."""
+    """One reason why a job has not run.
+
+    * `code`: a short name, which stays the same in later releases.
+    * `what`: the reason in one sentence.
+    * `next`: the next step for an operator; '' = wait.
+    """
 
     code: str
     what: str
@@ -33,7 +38,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 def explain_job(facts: Facts) -> list[Reason]:
-    """Return why a job is where it is, the weightiest reason first; at least one."""
+    """Return the reasons for the state of a job, the most important first. There is at least one reason."""
     job = facts.job
     if job.state == "failed":
         return [_failed(job)]
@@ -64,23 +69,23 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     idle_ms = job.idle_ms or 0
     if not job.consumer:
         yield Reason(
-            "acknowledged", "A consumer has acknowledged it with XACK alone.", "A janitor closes it within a minute."
+            "acknowledged", "A consumer acknowledged it with a plain XACK.", "A janitor settles it within a minute."
         )
     elif lease_ms and idle_ms > lease_ms:
         yield Reason(
             "lease-silent",
-            f"{job.consumer} holds it and has been silent for {rough_duration(idle_ms)}; the lease is "
-            f"{format_duration(lease_ms)}.",
-            f"Any worker takes it back: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
+            f"{job.consumer} holds it, but has not renewed its lease of {format_duration(lease_ms)} for "
+            f"{rough_duration(idle_ms)}.",
+            f"Start a worker, which redelivers it: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
         )
     else:
-        yield Reason("running", f"{job.consumer} holds it, and gave a sign of life {rough_duration(idle_ms)} ago.")
+        yield Reason("running", f"{job.consumer} holds it, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
-        yield Reason("stopping", f"It was asked to stop at {format_instant(job.cancel_asked_ms)}.")
+        yield Reason("stopping", f"A cancel asked it to stop at {format_instant(job.cancel_asked_ms)}.")
 
 
 def _switches(facts: Facts) -> Iterator[Reason]:
-    """Tell what operators have switched off."""
+    """Yield a reason for each switch of operators that stops the queue."""
     control, queue = facts.control, facts.job.queue
     if control.maintenance_until_ms is not None:
         what = f"Maintenance is on{_why(control.reason)}{_until(control.maintenance_until_ms)}."
@@ -101,12 +106,12 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif "working" not in states:
-        what = f"No worker of the queue {queue} takes jobs: {', '.join(sorted(map(str, states)))}."
+        what = f"No worker of the queue {queue} accepts jobs; they are {' or '.join(sorted(map(str, states)))}."
         yield Reason("workers-idle", what, "Send them SIGCONT, or start another one.")
 
 
 def _stuck(facts: Facts) -> Iterator[Reason]:
-    """Tell what keeps a due job out of the stream."""
+    """Yield the reason why a due job is not appended to the stream."""
     job, stats = facts.job, facts.stats
     if job.state != "scheduled":
         return
@@ -114,23 +119,23 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
     if in_stream >= facts.high_water:
         yield Reason(
             "high-water",
-            f"The stream holds {in_stream:,} jobs, and takes no more from {facts.high_water:,} on.",
+            f"The stream is full: it holds {in_stream:,} jobs, and the limit is {facts.high_water:,}.",
             "Start more workers, or raise DELAYQ_HIGH_WATER.",
         )
     elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
-        what = f"No mover has looked at the queue {job.queue} for a while."
+        what = f"No mover has served the queue {job.queue} for a while."
         yield Reason("no-mover", what, f"Start one: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.")
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
-    """Tell what the job waits for by itself; `is_next`: nothing else hinders it."""
+    """Yield the reason that lies in the job itself, such as its due time. `is_next`: no other reason stops the job."""
     job, stats = facts.job, facts.stats
     due_ms = job.due_ms or 0
     if job.state == "ready":
         announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
-        held = max(stats.reserved, announced)  # workers announce only every few seconds what they run
-        what = f"It waits for its turn: {several(stats.ready, 'job')} ready in the queue {job.queue}"
-        yield Reason("ready", f"{what}, {held:,} with the workers.")
+        held = max(stats.reserved, announced)  # both may lag: workers announce running jobs only every few seconds
+        what = f"It waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
+        yield Reason("ready", f"{what}, and its workers hold {held:,}.")
         return
     left_ms = due_ms - stats.now_ms
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
@@ -138,17 +143,17 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     if UNKNOWN_SINCE in headers:
         yield Reason(
             "unknown-name",
-            f"The workers cannot read it or do not know the job name {job.name!r}; they look again {when}.",
-            "Start a worker whose --app declares it.",
+            f"The workers do not know the job name {job.name!r} or a field of its payload. The next try is due {when}.",
+            "Start a worker whose --app declares this job.",
         )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""
-        yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next one is due {when}.")
+        yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next attempt is due {when}.")
     elif left_ms > 0:
         yield Reason("due-later", f"It is due {when}.", _command("run-now", job, "runs it at once"))
     else:
         what = f"It has been due for {rough_duration(-left_ms)}"
-        yield Reason("due", f"{what}, and the mover takes it next." if is_next else f"{what}.")
+        yield Reason("due", f"{what}, and the mover will make it ready next." if is_next else f"{what}.")
 
 
 def _error(job: JobInfo) -> str:

@@ -1,4 +1,4 @@
-"""The application of a worker: the module that declares the jobs, and the manager that it may have set."""
+"""Loads the application of a worker: the module that declares the jobs, and the manager that this module may set."""
 
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Jobs of one class or function, by their ids: the declaration and the routes know their queue and connection."""
+"""Operations on jobs of one class or function by id. Declaration and routes determine the queue and connection."""
 
 from delayq.core.states import Answer
 from delayq.core.views import JobInfo

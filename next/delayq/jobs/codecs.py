@@ -1,6 +1,6 @@
-"""Codecs for types that neither JSON nor msgspec knows: pydantic models.
+"""JSON codecs for pydantic models, which msgspec does not support.
 
-msgspec itself knows dataclasses, its own Structs, TypedDicts, datetime, date, time, timedelta, UUID, Decimal, enums,
+msgspec itself supports dataclasses, its own Structs, TypedDicts, datetime, date, time, timedelta, UUID, Decimal, enums,
 bytes (as base64), sets, tuples and mappings.
 """
 
@@ -11,21 +11,24 @@ import msgspec
 
 
 def write_value(value: Any) -> Any:
-    """Return what to write for a value that msgspec does not know; the hook of its encoder. Raises TypeError."""
+    """Return the JSON of a value that msgspec does not support. This is the `enc_hook` of msgspec; raises TypeError."""
     if _is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(round_trip=True, by_alias=True).encode())
-    raise TypeError(f"JSON has no form for a {type(value).__qualname__}")
+    raise TypeError(f"JSON cannot express a {type(value).__qualname__}")
 
 
 def read_value(kind: type, value: Any) -> Any:
-    """Return a value of a type that msgspec does not know; the hook of its decoder. Raises TypeError, ValueError."""
+    """Return a value of a type that msgspec does not support. This is the `dec_hook` of msgspec.
+
+    Raises TypeError for an unsupported type, and ValueError for a value that the model refuses.
+    """
     if _is_model(kind):
         model: Any = kind
         return model.model_validate_json(msgspec.json.encode(value))
-    raise TypeError(f"nothing makes a {kind.__qualname__} from JSON")
+    raise TypeError(f"JSON cannot be read as a {kind.__qualname__}")
 
 
 def _is_model(kind: type) -> bool:
-    """Whether a class is a pydantic model. Nothing is imported for it: a program with such a class has imported it."""
+    """Return True for a pydantic model. pydantic is not imported here: a program with a model has imported it."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)

@@ -1,4 +1,4 @@
-"""The context of a running job: questions and reports of its handler."""
+"""The context of a running job: facts for its handler, and progress reports of the handler."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,15 +14,20 @@ def _not_stopping() -> bool:
 
 
 def _drop(progress: dict[str, Any]) -> None:
-    """Drop a progress report: where no worker runs the job, nothing reads it."""
+    """Ignore a progress report, because the job runs without a worker that could store it."""
 
 
 class JobContext:
-    """The running job. A handler gets it by a parameter that is annotated with this class.
+    """The running job, as its handler sees it. To receive it, annotate a parameter of the handler with this class.
 
-    `attempt` counts from 1, `tries` is how many there are (0 = no limit), `recoveries` counts the workers that vanished
-    while they ran the job before. `due_ms` is when it was due, in epoch ms. `token` grows with every delivery: a
-    database may refuse a write that comes with an older one. `raw` is the envelope as it travelled.
+    * `id`, `name`, `queue`: the id, name and queue of the job.
+    * `attempt`: the number of this attempt, counted from 1. `tries`: the limit of attempts; 0 = no limit.
+    * `recoveries`: how often a worker vanished while it ran this job.
+    * `due_ms`: the due time, in epoch ms.
+    * `token`: a text that grows with each delivery of the job. A database can use it to reject late writes of an older
+      delivery.
+    * `headers`, `tags`: the headers (a mapping) and tags (a tuple) of the job.
+    * `raw`: the envelope as stored in Redis, in bytes.
     """
 
     def __init__(
@@ -52,18 +57,19 @@ class JobContext:
         self._on_progress = on_progress
 
     def __repr__(self) -> str:
-        """Leave the payload out: it does not belong into a log."""
+        """Leave the payload out, because it does not belong in a log."""
         return f"JobContext(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempt={self.attempt})"
 
     @property
     def stopping(self) -> bool:
-        """Whether the job should come to an end: it was cancelled, or its worker stops."""
+        """True if the handler should end soon, because the job was cancelled or its worker is shutting down."""
         return self._is_stopping()
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Tell how far the job is. `show` and the dashboard have it about a second later; the last report counts.
+        """Report the progress of the job. `delayq show` displays the last report, about one second later.
 
-        A note is cut to 500 characters. Raises InvalidInput for anything but numbers from 0 on.
+        `done` and `total` are numbers from 0 on, such as 3 of 10 files; `total` None = not known. `note` is cut to 500
+        characters. Raises InvalidInput for other values of `done` and `total`.
         """
         for field, value in (("done", done), ("total", total)):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)

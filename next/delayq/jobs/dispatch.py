@@ -1,12 +1,13 @@
-"""Sends jobs. Nothing happens before the verb at the end.
+"""Dispatches jobs. Nothing is sent before `dispatch` is called.
 
     CloseOrder(order_id=42).dispatch(delay="15m")
     CloseOrder(order_id=42).on_queue("vip").delay("15m").dispatch()
-    close_order.job(order_id=42).dispatch()                 a function that @job made a job
-    dispatch("order.close", {"order_id": 42}, delay="15m")  by name, where the class is not known
+    close_order.job(order_id=42).dispatch()                 a function with the decorator @job
+    dispatch("order.close", {"order_id": 42}, delay="15m")  by name, if this program does not have the class
     dispatch_many([CloseOrder(order_id=n) for n in orders])
 
-`dispatch` and `adispatch` hand a job to Redis and return a reference; `dispatch_sync` and `adispatch_sync` run it here.
+`dispatch` and `adispatch` store a job in Redis and return a reference. `dispatch_sync` and `adispatch_sync` run the job
+in this process instead.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +37,10 @@ _OF_SPEC: Final = frozenset(JobSpec.__struct_fields__)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One job before anything is said about it. `write` makes its payload; `may_go` is asked first of all."""
+    """One job without the options of its dispatch.
+
+    `write` returns the payload. `may_go` is called before it; if it returns False, the job is not sent.
+    """
 
     name: str
     write: Callable[[], msgspec.Raw]
@@ -45,31 +49,30 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Sendable(ABC):
-    """A job that can be dispatched, or a Dispatch that says more about it."""
+    """A job that can be dispatched: an object of a job class, or a Dispatch with more options."""
 
     @abstractmethod
-    def _message(self) -> Message:
-        """Return the job."""
+    def _message(self) -> Message: ...
 
     def _said(self) -> Said:
-        """Return what is said about it so far."""
+        """Return the options given so far."""
         return {}
 
     def _with(self, **said: Any) -> "Dispatch":
         return Dispatch(self._message(), {**self._said(), **said})  # type: ignore[typeddict-item]
 
     def on_connection(self, connection: str) -> "Dispatch":
-        """Send it over this connection."""
+        """Return a Dispatch that uses this connection: a name from `[connections]` in the settings file."""
         return self._with(connection=connection)
 
     def on_queue(self, queue: str) -> "Dispatch":
-        """Send it to this queue."""
+        """Return a Dispatch that uses this queue."""
         return self._with(queue=queue)
 
     def delay(self, delay: Duration | Instant) -> "Dispatch":
-        """Run it after this long ('15m', a timedelta), or at this time (RFC 3339, an aware datetime).
+        """Return a Dispatch with a delay ('15m', a timedelta) or a due time (RFC 3339, a datetime with a time zone).
 
-        Raises InvalidInput for what is no duration; a time is read when the job is sent.
+        Raises InvalidInput for an invalid duration. A point in time is checked when the job is dispatched.
         """
         if is_instant(delay):
             return self._with(delay=None, at=delay)
@@ -77,47 +80,58 @@ class Sendable(ABC):
         return self._with(delay=delay, at=None)
 
     def without_delay(self) -> "Dispatch":
-        """Run it now, whatever delay the job declares."""
+        """Return a Dispatch that is due now, even if the job declares a delay."""
         return self._with(delay="0s", at=None)
 
     def with_headers(self, headers: Mapping[str, str]) -> "Dispatch":
-        """Send these headers along, besides those said before."""
+        """Return a Dispatch with these headers, added to those given before."""
         return self._with(headers={**(self._said().get("headers") or {}), **headers})
 
     def tags(self, *tags: str) -> "Dispatch":
-        """Add tags to those that the job declares and those said before."""
+        """Return a Dispatch with these tags, added to the declared ones and to those given before."""
         known = self._said().get("tags")
         return self._with(tags=[*(self._message().options.tags or () if known is None else known), *tags])
 
     def dispatch(self, **said: Unpack[Said]) -> JobRef:
-        """Send the job and return a reference to it. What is said here goes before what the job declares.
+        """Dispatch the job and return a reference to it.
 
-        When `prepare_for_dispatch` of the job returns False, nothing is sent and the outcome is `vetoed`. Raises
-        InvalidInput before anything is sent, and as DelayQ.schedule.
+        The keywords are options of this job, and override the declared options: `queue`, `connection`, `delay`, `at`,
+        `tz`, `fold`, `id`, `on_conflict`, `tries`, `backoff`, `timeout`, `deadline`, `retry_until`, `max_exceptions`,
+        `retention`, `headers` and `tags`. JobSpec explains them, and DelayQ.schedule explains `on_conflict`.
+
+        If `prepare_for_dispatch` of the job returns False, nothing is sent, and the `outcome` of the reference is
+        "vetoed". Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
+
+            CloseOrder(order_id=42).dispatch(delay="15m", id="order-42")
         """
         return dispatch_many([self._with(**said)])[0]
 
     async def adispatch(self, **said: Unpack[Said]) -> AsyncJobRef:
-        """Send the job, awaited; see `dispatch`."""
+        """Dispatch the job in an event loop; see `dispatch`."""
         return (await adispatch_many([self._with(**said)]))[0]
 
     def dispatch_sync(self, **said: Unpack[Said]) -> Ran:
-        """Run the job here and now, in this process, once, and return how it ended.
+        """Run the job once, now and in this process, without Redis, and return its outcome.
 
-        As with Laravel's sync connection, what the handler raises is raised, after the job was told that it failed. A
-        handler that asks for a retry, a snooze or a discard has not failed: the outcome says so.
+        If the handler raises, the `failed` hook of the job is called, and then the exception is raised, as with
+        Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because such a job has not failed.
+        The `outcome` of the returned Ran describes them. If `prepare_for_dispatch` returns False, the job is not run.
         """
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else run_spec(planned.spec)
 
     async def adispatch_sync(self, **said: Unpack[Said]) -> Ran:
-        """Run the job here and now, awaited; see `dispatch_sync`. A plain handler runs in a thread."""
+        """Run the job now, in this event loop; see `dispatch_sync`. A handler that is not async runs in a thread."""
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else await arun_spec(planned.spec)
 
 
 class Dispatch(Sendable):
-    """A job with what is said about its way. It is sent by `dispatch` or `adispatch`, and warns when it never was."""
+    """A job with options for its dispatch. Call `dispatch` or `await adispatch` to send it.
+
+    Methods such as `on_queue` return a new Dispatch with one more option. A Dispatch that was never sent causes a
+    RuntimeWarning.
+    """
 
     __slots__ = ("_job", "_unsent", "said")
 
@@ -127,7 +141,7 @@ class Dispatch(Sendable):
         self._unsent = Unsent(job.name)
 
     def __repr__(self) -> str:
-        """Leave the payload out: it does not belong into a log."""
+        """Leave the payload out, because it does not belong in a log."""
         return f"Dispatch({self._job.name!r})"
 
     def _message(self) -> Message:
@@ -139,23 +153,30 @@ class Dispatch(Sendable):
 
 
 def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> JobRef:
-    """Send a job by its name: 'order.close', or 'Mailer@send' for a method. Raises as Sendable.dispatch.
+    """Dispatch a job by its name and return a reference to it.
 
-    `data` is anything that JSON can carry. A job of this name that this program declares lends its options.
+    `name` is a job name such as "order.close", or "Mailer@send" for a method. `data` is any value that JSON can carry.
+    If this program declares a job with this name, its declared options apply. The keywords override them; see
+    `Job.dispatch`. Raises as `Job.dispatch`.
+
+        dispatch("order.close", {"order_id": 42}, delay="15m")
     """
     return _by_name(name, data).dispatch(**said)
 
 
 async def adispatch(name: str, data: Any = None, **said: Unpack[Said]) -> AsyncJobRef:
-    """Send a job by its name, awaited; see `dispatch`."""
+    """Dispatch a job by its name in an event loop; see `dispatch`."""
     return await _by_name(name, data).adispatch(**said)
 
 
 def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> list[JobRef]:
-    """Send jobs, up to 250 in one trip, and return their references in order.
+    """Dispatch many jobs, up to 250 in one round trip, and return their references in the same order.
 
-    `spread` scatters their due times over this long: each by its id, so that it falls on the same time again. Raises as
-    Sendable.dispatch; when a later trip fails, the jobs of earlier ones are stored.
+    `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The delay is computed
+    from the id of the job, so that it is the same when the job is sent again. All jobs are checked before the first one
+    is sent. Raises as `Job.dispatch`. If a round trip fails, the jobs of earlier round trips are stored.
+
+        dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """
     planned = _plan_all(jobs)
     refs = {n: _vetoed(JobRef, one, one.connection.client) for n, one in enumerate(planned) if one.spec is None}
@@ -167,7 +188,7 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
 
 
 async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> list[AsyncJobRef]:
-    """Send jobs, awaited; see `dispatch_many`."""
+    """Dispatch many jobs in an event loop; see `dispatch_many`."""
     planned = _plan_all(jobs)
     refs = {n: _vetoed(AsyncJobRef, one, one.connection.aclient) for n, one in enumerate(planned) if one.spec is None}
     for connection, conflict, places in _grouped(planned):
@@ -178,7 +199,7 @@ async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = 
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The job that a dispatch sends, and its connection. `spec` is None when the job vetoed its dispatch."""
+    """The job that a dispatch sends, and its connection. `spec` is None if `prepare_for_dispatch` returned False."""
 
     name: str
     connection: Connection
@@ -208,14 +229,14 @@ def plan(job: Sendable, manager: Manager) -> Planned:
 
 
 def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
-    """Plan jobs, and so check them all, before the first is sent."""
+    """Plan all jobs. This also checks every job before the first one is sent."""
     manager = current_manager()
     planned = []
     for job in jobs:
         if not isinstance(job, Sendable):
             raise InvalidInput(
-                f"dispatch_many was given a {type(job).__name__}, which is no job.",
-                hint="Give jobs: CloseOrder(order_id=42), or close_order.job(order_id=42).",
+                f"dispatch_many was given a {type(job).__name__}, which is not a job.",
+                hint="Give jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
                 field="jobs",
             )
         planned.append(plan(job, manager))
@@ -223,7 +244,7 @@ def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
 
 
 def _grouped(planned: Sequence[Planned]) -> list[tuple[Connection, OnConflict, list[int]]]:
-    """Sort what is sent by where it goes, as positions in the list."""
+    """Group the jobs to send by connection and `on_conflict`. The lists contain positions in `planned`."""
     groups: dict[tuple[str, OnConflict], list[int]] = {}
     for position, one in enumerate(planned):
         if one.spec is not None:

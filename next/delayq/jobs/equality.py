@@ -1,4 +1,4 @@
-"""Whether a value that travelled as JSON came back as it was."""
+"""Comparison of a value with the value that was read back from its JSON."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
@@ -9,18 +9,18 @@ import msgspec
 
 
 def comes_back_as(sent: Any, back: Any) -> bool:
-    """Whether `back` is equal to what was sent, with all parts.
+    """Return True if `back` equals `sent` in all parts.
 
-    A time zone by name is lost, because JSON keeps the offset alone. An int in a field for floats is equal.
+    A datetime with a named time zone is never equal, because JSON keeps only its offset. An int equals the same float.
     """
     try:
         return _is_equal(sent, back)
-    except Exception:  # an __eq__ of the application may raise anything; equal is then more than can be said
+    except Exception:  # an `__eq__` of the application may raise; count the values as different then
         return False
 
 
 def first_difference(sent: Any, back: Any, place: str = "") -> tuple[str, Any, Any]:
-    """Return the first part that did not come back as it was sent: its place, such as `[0].price`, and both values."""
+    """Return the first part that differs: its position, such as `[0].price`, the sent value and the read value."""
     for inner, one, other in _pairs(sent, back):
         if not comes_back_as(one, other):
             return first_difference(one, other, place + inner)
@@ -28,7 +28,7 @@ def first_difference(sent: Any, back: Any, place: str = "") -> tuple[str, Any, A
 
 
 def _pairs(sent: Any, back: Any) -> Iterable[tuple[str, Any, Any]]:
-    """Return the parts of a value beside those that came back; none when they cannot be told apart."""
+    """Return the position, sent value and read value of each part; empty if the values have no matching parts."""
     if type(sent) is not type(back):
         return ()
     if isinstance(sent, Mapping) and sent.keys() == back.keys():
@@ -59,12 +59,12 @@ def _is_equal(sent: Any, back: Any) -> bool:
 
 
 def _keeps_zone(value: datetime) -> bool:
-    """Whether the zone of a time is no more than its offset."""
+    """Return True without a time zone, or if the time zone is only an offset."""
     return value.tzinfo is None or isinstance(value.tzinfo, timezone) or str(value.tzinfo) == str(UTC)
 
 
 def _parts(value: Any) -> tuple[str, ...] | None:
-    """Return the fields of a value that is compared by its fields; None when it is compared as a whole."""
+    """Return the names of the fields to compare, or None if the value is compared as a whole."""
     made = getattr(type(value), "__dataclass_params__", None)
     if made is not None and made.eq:
         return tuple(field.name for field in dataclasses.fields(value) if field.compare)

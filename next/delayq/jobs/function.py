@@ -1,10 +1,10 @@
-"""`@job`: a function becomes a job. `@handles`: the methods of a class become string jobs.
+"""`@job` turns a function into a job. `@handles` turns the methods of a class into jobs with names like `Mailer@send`.
 
 @job("order.close", queue="orders", tries=3)
 def close_order(order_id: int) -> None: ...
 
-close_order(42)                                          calls it, as before
-close_order.job(order_id=42).dispatch(delay="15m")       sends it
+close_order(42)                                          calls the function, as before
+close_order.job(order_id=42).dispatch(delay="15m")       dispatches a job
 
 @handles("Mailer")
 class Mailer:
@@ -39,11 +39,12 @@ _ELSEWHERE: Final = frozenset(
         *("with_headers", "tags", "delay", "apply_async", "send", "send_with_options", "enqueue", "defer", "s"),
     )
 )
-"""Methods of a Dispatch that a function lacks; then those by which Celery, Dramatiq, RQ and Procrastinate send."""
+"""Methods that users may expect on a job function: methods of Dispatch, then methods of Celery, Dramatiq, RQ and
+Procrastinate."""
 
 
 class JobFunction(Generic[P, R]):
-    """A function that is a job. It can be called as before; `job` makes a job of it that can be sent."""
+    """A function with the decorator `@job`. It can be called as before; `job` returns a job to dispatch."""
 
     def __init__(self, function: Callable[P, R], handler: FunctionHandler) -> None:
         update_wrapper(self, function)
@@ -63,30 +64,36 @@ class JobFunction(Generic[P, R]):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _ELSEWHERE:
                 function = self.__dict__.get("__name__", "function")
-                message += f". Make a job with its arguments, and send that: {function}.job(…).dispatch()"
+                message += f". First make a job with the arguments, then dispatch it: {function}.job(…).dispatch()"
             raise AttributeError(message, name=name, obj=self)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:
-        """Make a job with these arguments: `close_order.job(order_id=42).delay("15m").dispatch()`.
+        """Return a job with these arguments, to dispatch: `close_order.job(order_id=42).delay("15m").dispatch()`.
 
-        Raises TypeError as a call of the function does.
+        Raises TypeError if the arguments do not fit the function.
         """
         return self._job(*args, **kwargs)
 
     def cancel(self, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this function, in the queue that it declares; see DelayQ.cancel. Raises FoundElsewhere."""
+        """Cancel a job of this function by its id, in the declared queue. Returns and raises as DelayQ.cancel.
+
+        Raises FoundElsewhere if only another queue has a job with this id; that job is not changed.
+        """
         return by_id.cancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
     async def acancel(self, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this function, awaited; see `cancel`."""
+        """Cancel a job of this function in an event loop; see `cancel`."""
         return await by_id.acancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
     def find(self, job_id: str) -> JobInfo | None:
-        """Return what is known about a job of this function; None for an unknown id. Raises FoundElsewhere."""
+        """Return all facts about a job of this function, or None for an unknown id.
+
+        Raises FoundElsewhere if only another queue has a job with this id.
+        """
         return by_id.find_job(self._handler.name, self._handler.options, job_id)
 
     async def afind(self, job_id: str) -> JobInfo | None:
-        """Find a job of this function, awaited; see `find`."""
+        """Find a job of this function in an event loop; see `find`."""
         return await by_id.afind_job(self._handler.name, self._handler.options, job_id)
 
     def _job(self, *args: Any, **kwargs: Any) -> Dispatch:
@@ -98,15 +105,15 @@ class JobFunction(Generic[P, R]):
 
 
 class ContextFunction(JobFunction[Concatenate[JobContext, P], R], Generic[P, R]):
-    """A function whose first parameter is the context, as type checkers see it: a job is made without it."""
+    """A job function whose first parameter is the context. For type checkers, its method `job` omits the context."""
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Dispatch:  # type: ignore[override]
-        """Make a job with these arguments; see JobFunction.job."""
+        """Return a job with these arguments; see JobFunction.job."""
         return self._job(*args, **kwargs)
 
 
 class _Declare(Protocol):
-    """The result of `job(...)`. When the context is the first parameter, `.job` does not ask for it."""
+    """The type of the decorator `@job(...)`. If the first parameter of a function is the context, `.job` omits it."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextFunction[P, R]: ...
@@ -115,11 +122,19 @@ class _Declare(Protocol):
 
 
 def job(name: str, *, registry: Registry = registry, **declared: Unpack[Declared]) -> _Declare:
-    """Make the decorated function, sync or async, the handler of the jobs called `name`.
+    """Make the decorated function, sync or async, the handler of the jobs with this name.
 
-    The members of the payload are its keyword arguments; a parameter annotated with JobContext takes the context. The
-    options are those of JobOptions. Raises InvalidInput for an option or a parameter that cannot be used, and TypeError
-    for `@job` without a name.
+    The payload is passed as keyword arguments. A parameter with the annotation JobContext receives the context. The
+    keywords declare options for all jobs of this name: `queue`, `connection`, `delay`, `tries`, `backoff`, `timeout`,
+    `on_timeout`, `deadline`, `retry_until`, `max_exceptions`, `retention` and `tags`. JobSpec explains them;
+    `on_timeout` is "retry" or "fail". Options of a dispatch override them.
+
+    Raises InvalidInput for a name, option or parameter that cannot be used, and TypeError for `@job` without a name.
+
+        @job("order.close", queue="orders", tries=3)
+        def close_order(order_id: int) -> None: ...
+
+        close_order.job(order_id=42).dispatch(delay="15m")
     """
     if not isinstance(name, str):
         raise TypeError(f'@job needs the name of the job, as in @job("order.close"); it was given {name!r}.')
@@ -134,15 +149,24 @@ def job(name: str, *, registry: Registry = registry, **declared: Unpack[Declared
 
 
 def handles(name: str, *, registry: Registry = registry, **declared: Unpack[Declared]) -> Callable[[KindT], KindT]:
-    """Let the public methods of the decorated class run string jobs: `name@method`; `name` alone means `name@fire`.
+    """Make the public methods of the decorated class handlers of the jobs `name@method`, as in Laravel.
 
-    A method is called with the context and the payload, on a new object; to return is to be done. `failed(data, error)`
-    is called when a job has failed for good. Only classes that are registered here are looked at: a name in a payload
-    is never an import path. Raises InvalidInput.
+    The job `name` without a method runs the method `fire`. A method is called on a new object, with the context and the
+    payload; the job is done when the method returns. The method `failed(data, error)` is called after a job has failed
+    permanently. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
+    class because its name is in a job. Raises InvalidInput for a name or an option that cannot be used.
+
+        @handles("Mailer")
+        class Mailer:
+            def send(self, context: JobContext, data: dict[str, Any]) -> None: ...
+
+        dispatch("Mailer@send", {"to": "ann@example.org"})
     """
     if "@" in name:
         raise InvalidInput(
-            f"{name!r} cannot name a class of string jobs.", hint="Leave out the @ and what follows.", field="name"
+            f"{name!r} is not a valid name for a class with @handles.",
+            hint="Leave out the @ and the text after it.",
+            field="name",
         )
     options = JobOptions().over(declared, job_name=check_job_name(name))
 

@@ -1,7 +1,7 @@
-"""The three kinds of handlers, behind one protocol: a function, a class of jobs, a method of a class.
+"""Handlers: the code that runs jobs. A function, a method of a class, and a job class share one protocol.
 
-A worker reads a payload with `read` and gives what comes out to `call`, or, when the job has failed for good, to
-`failed`.
+A worker decodes a payload with `read`, and passes the result to `call`. If the job fails permanently, the worker passes
+it to `failed`. The handler of job classes is in job.py.
 """
 
 import inspect
@@ -29,8 +29,10 @@ _UNFILLABLE: Final = (
 class Handler(Protocol):
     """The code that runs the jobs of one name.
 
-    `is_async`: `call` returns a coroutine. `wants_context`: `call` needs the context. `has_failed_hook`: `failed` does
-    something. `origin`: the module and the qualified name of what was declared.
+    * `is_async`: `call` returns a coroutine.
+    * `wants_context`: `call` needs the context.
+    * `has_failed_hook`: the application has a `failed` hook for these jobs.
+    * `origin`: the module and qualified name of the declared function, class or method.
     """
 
     name: str
@@ -41,11 +43,11 @@ class Handler(Protocol):
     origin: str
 
     def policy(self, standard: Policy) -> Policy:
-        """Return how the job is tried."""
+        """Return `standard` with the declared values of the job in place of its own."""
         ...
 
     def read(self, data: bytes | msgspec.Raw) -> Any:
-        """Return what `call` and `failed` take; raises UnknownJob, msgspec.ValidationError."""
+        """Decode a payload for `call` and `failed`; raises UnknownJob, msgspec.ValidationError."""
         ...
 
     def call(self, job: Any, context: JobContext | None) -> Any:
@@ -53,12 +55,12 @@ class Handler(Protocol):
         ...
 
     def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
-        """Tell the job that it has failed for good, with the context of its last attempt."""
+        """Call the `failed` hook of a job that has failed permanently, with the context of its last attempt."""
         ...
 
 
 class FunctionHandler:
-    """A function; the members of the payload are its keyword arguments."""
+    """A function as a handler. The payload is passed as keyword arguments."""
 
     has_failed_hook = False
 
@@ -75,17 +77,17 @@ class FunctionHandler:
         self._function = function
 
     def call(self, job: dict[str, Any], context: JobContext | None) -> Any:
-        """Call the function; of a coroutine function the answer is the coroutine."""
+        """Call the function. A coroutine function returns its coroutine."""
         if self.wants_context:
             return self._function(**job, **{self.context_name: context})
         return self._function(**job)
 
     def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> None:
-        """Do nothing: a function has no hook."""
+        """Do nothing, because a function has no `failed` hook."""
 
 
 class MethodHandler:
-    """A method of a class, for string jobs such as `Mailer@send`: called with the context and the payload."""
+    """A method as a handler of jobs with names like `Mailer@send`. It is called with the context and the payload."""
 
     wants_context = True
 
@@ -120,16 +122,16 @@ def origin_of(declared: Callable[..., Any]) -> str:
 
 
 async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    """Await something that `asyncio.run` does not take, because it need not be a coroutine."""
+    """Wrap an awaitable in a coroutine, because `asyncio.run` accepts only coroutines."""
     return await awaitable
 
 
 def tell_failed(
     handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
 ) -> Awaitable[None] | None:
-    """Call the hook of a job that has failed for good. Returns what is to be awaited, if the hook is async.
+    """Call the `failed` hook of a job that has failed permanently. If the hook is async, return an awaitable.
 
-    What the hook raises is logged: the job has failed either way.
+    Errors of the hook are logged and not raised, because the job has failed anyway.
     """
     try:
         answer = handler.failed(job, error, context)
@@ -151,21 +153,24 @@ async def _guarded(answer: Awaitable[None], handler: Handler, job_id: str) -> No
 
 
 def _log_broken_hook(handler: Handler, job_id: str) -> None:
-    logger.exception("job %s (%s): its failed hook raised", job_id, handler.name)
+    logger.exception("job %s (%s): its `failed` hook raised", job_id, handler.name)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
-    """Return the name of the parameter that takes the JobContext ('' = none), and all others as fields."""
+    """Return the name of the parameter for the JobContext ('' = none), and all other parameters as fields."""
     plain = inspect.unwrap(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise InvalidInput(f"{origin_of(function)} is a generator, so a call would run nothing.", hint="Use no yield.")
+        raise InvalidInput(
+            f"{origin_of(function)} is a generator function, so calling it would not run its code.",
+            hint="Remove `yield` from it.",
+        )
     context_name = ""
     fields: list[Field] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         if parameter.kind in _UNFILLABLE:
             raise InvalidInput(
-                f"The parameter {parameter} of {origin_of(function)} cannot take a member of the payload.",
-                hint="Give each member a parameter with its name.",
+                f"The parameter {parameter} of {origin_of(function)} cannot be passed by name.",
+                hint="Use one plain parameter for each member of the payload.",
             )
         if parameter.annotation is JobContext:
             context_name = parameter.name
@@ -176,5 +181,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
 
 
 def default_of(value: Any) -> Callable[[], Any] | None:
-    """Return what makes a default; None for a parameter or field without one. Python shares defaults, and so do we."""
+    """Return a function that returns the default of a parameter or field, or None without a default.
+
+    All calls return the same object, as defaults in Python do.
+    """
     return None if value is inspect.Parameter.empty else lambda: value

@@ -1,15 +1,12 @@
-"""`Job`: a class whose fields are the payload and whose `handle` does the work.
+"""`Job`: the base class of job classes. Their fields are the payload, and `handle` does the work.
 
-    class CloseOrder(Job, name="order.close", queue="orders", tries=3, backoff=["10s", "1m"], timeout="30s"):
-        order_id: int
+class CloseOrder(Job, name="order.close", queue="orders", tries=3, backoff=["10s", "1m"], timeout="30s"):
+    order_id: int
 
-        def handle(self, context: JobContext) -> None: ...      # or async def; the context may be left out
-        def failed(self, error: BaseException) -> None: ...     # on a new object, when the job has failed for good
+    def handle(self, context: JobContext) -> None: ...      # or async def; the context may be left out
+    def failed(self, error: BaseException) -> None: ...     # called on a new object after the job has failed
 
-    CloseOrder(order_id=42).dispatch(delay="15m")
-
-A class becomes a dataclass, its fields are given by keyword. One without `handle` is a base for others, which inherit
-its fields and options.
+CloseOrder(order_id=42).dispatch(delay="15m")
 """
 
 import dataclasses
@@ -36,7 +33,23 @@ from delayq.jobs.registry import registry
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Job(Sendable):
-    """The base of job classes. The keywords of a class are its options: see JobOptions."""
+    """Derive from this class to declare a job. The fields are the payload, and the method `handle` does the work.
+
+    Each class becomes a dataclass whose fields are given by keyword. `handle` may be async, and may have one parameter
+    for the JobContext. A class without `handle` is a base class for other jobs, which inherit its fields and options.
+
+    The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
+    `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
+    `max_exceptions`, `retention` and `tags`. JobSpec explains them. Options of a dispatch override them. Raises
+    InvalidInput for an option or field that cannot be used.
+
+        class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
+            order_id: int
+
+            def handle(self, context: JobContext) -> None: ...
+
+        CloseOrder(order_id=42).dispatch(delay="15m")
+    """
 
     job_name: ClassVar[str] = ""
     job_options: ClassVar[JobOptions] = JobOptions()
@@ -59,76 +72,89 @@ class Job(Sendable):
 
     @classmethod
     def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this class, in the queue that the class declares; see DelayQ.cancel.
+        """Cancel a job of this class by its id, in the declared queue. Returns and raises as DelayQ.cancel.
 
-        Raises FoundElsewhere when another queue has a job with this id, which is left alone.
+        Raises FoundElsewhere if only another queue has a job with this id; that job is not changed.
         """
         return by_id.cancel_job(cls.job_name, cls.job_options, job_id, running=running)
 
     @classmethod
     async def acancel(cls, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this class, awaited; see `cancel`."""
+        """Cancel a job of this class in an event loop; see `cancel`."""
         return await by_id.acancel_job(cls.job_name, cls.job_options, job_id, running=running)
 
     @classmethod
     def find(cls, job_id: str) -> JobInfo | None:
-        """Return everything that is known about a job of this class; None for an unknown id. Raises FoundElsewhere."""
+        """Return all facts about a job of this class, or None for an unknown id.
+
+        Raises FoundElsewhere if only another queue has a job with this id.
+        """
         return by_id.find_job(cls.job_name, cls.job_options, job_id)
 
     @classmethod
     async def afind(cls, job_id: str) -> JobInfo | None:
-        """Find a job of this class, awaited; see `find`."""
+        """Find a job of this class in an event loop; see `find`."""
         return await by_id.afind_job(cls.job_name, cls.job_options, job_id)
 
-    # -- what a class may define ---------------------------------------------------------------------------------------
+    # -- methods that a class may override -----------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> Awaitable[None] | None:
-        """Do something when the job has failed for good. It is called on a new object, and may be async.
+        """Override this hook to act after the job has failed permanently, for example to inform a user.
 
-        `context` is that of the last attempt.
+        It is called on a new object with the same fields. `error` is the last error, and `self.context` the context of
+        the last attempt. It may be async.
         """
         return None
 
     def prepare_for_dispatch(self) -> bool | None:
-        """Do something before the job is sent. False keeps it from being sent; the outcome is `vetoed` then."""
+        """Override this hook to act before the job is dispatched. Return False to prevent the dispatch.
+
+        The `outcome` of the reference is then "vetoed". Any other return value lets the job be sent.
+        """
         return None
 
-    # -- what `handle` may call ----------------------------------------------------------------------------------------
+    # -- methods for `handle` to call ----------------------------------------------------------------------------------
 
     @property
     def context(self) -> JobContext:
-        """The context of the running attempt; raises DelayqError when the job is not running."""
+        """The context of the running attempt. Raises DelayqError if the job is not running."""
         if self._context is None:
             raise DelayqError(f"The job {self.job_name!r} is not running, so it has no context.")
         return self._context
 
     def attempts(self) -> int:
-        """Return which attempt this is, from 1."""
+        """Return the number of this attempt, counted from 1, as Laravel's `attempts()` does."""
         return 1 if self._context is None else self._context.attempt
 
     def release(self, delay: Duration | None = None) -> None:
-        """Try the job again when `handle` has returned, after `delay` or its backoff. Costs an attempt."""
+        """Retry the job after `handle` has returned. This costs an attempt.
+
+        `delay` is the wait, such as "5m". Without it, the backoff of the job applies. `raise Retry(delay)` does the
+        same at once. Raises InvalidInput for an invalid duration.
+        """
         self._decide(Retry(delay))
 
     def fail(self, error: str | BaseException = "the handler failed the job") -> None:
-        """Let the job fail for good when `handle` has returned."""
+        """Fail the job permanently after `handle` has returned. `raise Fail(error)` does the same at once."""
         self._decide(Fail(error))
 
     def delete(self) -> None:
-        """Forget the job when `handle` has returned."""
+        """Delete the job after `handle` has returned. `raise Discard()` does the same at once."""
         self._decide(Discard())
 
     def _decide(self, signal: JobSignal) -> None:
-        """Keep the last decision; only a release is taken back by what follows."""
+        """Record a decision. A later decision replaces a release, but not a failure or a deletion."""
         if self._verdict is None or isinstance(self._verdict, Retry):
             vars(self)["_verdict"] = signal
 
-    # -- how it travels ------------------------------------------------------------------------------------------------
+    # -- dispatch ------------------------------------------------------------------------------------------------------
 
     def _message(self) -> Message:
         handler = self._handler
         if handler is None:
-            raise InvalidInput(f"{type(self).__qualname__} has no handle, so no worker could run it.", field="name")
+            raise InvalidInput(
+                f"{type(self).__qualname__} has no `handle` method, so no worker can run it.", field="name"
+            )
         return Message(
             self.job_name,
             partial(handler.write, self),
@@ -138,7 +164,7 @@ class Job(Sendable):
 
 
 class ClassHandler:
-    """Runs the jobs of a class: makes an object of the payload and calls its `handle`."""
+    """Runs the jobs of a class. It creates an object from the payload and calls its `handle`."""
 
     wants_context = True
 
@@ -156,7 +182,7 @@ class ClassHandler:
         self.read = self._payload.read
 
     def policy(self, standard: Policy) -> Policy:
-        """Return how the job is tried."""
+        """Return `standard` with the declared values of the class in place of its own."""
         return self.options.policy(standard)
 
     def write(self, job: Job) -> Any:
@@ -164,13 +190,13 @@ class ClassHandler:
         return self._payload.write({name: getattr(job, name) for name in self._fields})
 
     def call(self, job: dict[str, Any], context: JobContext | None) -> Any:
-        """Make the job and run it; of an async `handle` the answer is a coroutine."""
+        """Create the job and call its `handle`. If `handle` is async, return a coroutine."""
         made = self._make(job, context)
         answer = made.handle(context) if self._takes_context else made.handle()  # type: ignore[attr-defined]
         return _awaited(made, answer) if inspect.isawaitable(answer) else _settled(made, answer)
 
     def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
-        """Make the job anew and tell it that it has failed for good."""
+        """Create a new object of the job and call its `failed` hook."""
         return self._make(job, context).failed(error)
 
     def _make(self, job: dict[str, Any], context: JobContext | None) -> Job:
@@ -184,20 +210,20 @@ async def _awaited(job: Job, answer: Awaitable[Any]) -> Any:
 
 
 def _settled(job: Job, result: Any) -> Any:
-    """Return what `handle` returned, or raise what it decided."""
+    """Return the result of `handle`, or raise the decision that it made with `release`, `fail` or `delete`."""
     if job._verdict is not None:
         raise job._verdict
     return result
 
 
 def _fields_of(kind: type[Job]) -> list[Field]:
-    """Return the fields of a class with their types; raises InvalidInput for an annotation that names nothing."""
+    """Return the fields of a class with their types; raises InvalidInput for an annotation that cannot be resolved."""
     try:
         kinds = get_type_hints(kind, include_extras=True)
     except (NameError, TypeError) as error:
         raise InvalidInput(
             f"The annotations of {kind.__qualname__} cannot be read: {error}.",
-            hint="Declare the types that it names at the top level of a module.",
+            hint="Declare the annotated types at the top level of a module.",
             field="data",
         ) from None
     found = []
@@ -210,23 +236,23 @@ def _fields_of(kind: type[Job]) -> list[Field]:
 
 
 def _takes_context(kind: type[Job], handle: Callable[..., Any]) -> bool:
-    """Whether `handle` has a parameter for the context. It may have no other."""
+    """Return True if `handle` has a parameter for the context. Raises InvalidInput for further parameters."""
     parameters = list(inspect.signature(handle).parameters.values())[1:]
     if len(parameters) > 1:
         raise InvalidInput(
-            f"{kind.__qualname__}.handle takes {len(parameters)} arguments; it may take the context and no other.",
-            hint="Declare what the job needs as fields of the class.",
+            f"{kind.__qualname__}.handle has {len(parameters)} parameters, but it may have only one, for the context.",
+            hint="Declare the values that the job needs as fields of the class.",
             field="data",
         )
     return len(parameters) == 1
 
 
 def _refuse_clashes(kind: type[Job]) -> None:
-    """Refuse what would make a field silently something else."""
+    """Refuse an own `__init__`, and fields with the name of a method of Job, because the payload would be lost."""
     if "__init__" in vars(kind):
         raise InvalidInput(
-            f"{kind.__qualname__} defines __init__, but its fields are its payload, and only they travel.",
-            hint="Declare fields, such as order_id: int, and leave __init__ out; __post_init__ may check them.",
+            f"{kind.__qualname__} defines __init__, but only the fields of a job class are sent.",
+            hint="Declare fields, such as order_id: int, and remove __init__; __post_init__ may check the fields.",
             field="data",
         )
     for name in inspect.get_annotations(kind):

@@ -1,4 +1,4 @@
-"""Listeners: functions that are called when something happens in this process.
+"""Listeners: functions of the application that are called for events in this process.
 
 @listener(WorkerStopping)
 def flush(event: WorkerStopping) -> None: ...
@@ -16,7 +16,13 @@ _listeners: Final[dict[type[Any], list[Callable[[Any], object]]]] = {}
 
 
 def listener(kind: type[E]) -> Callable[[Callable[[E], None]], Callable[[E], None]]:
-    """Call the decorated function with each event of this kind."""
+    """Call the decorated function with each event of this class that occurs in this process.
+
+    Exceptions of a listener are logged. They never change the outcome of a job.
+
+        @listener(WorkerStopping)
+        def flush(event: WorkerStopping) -> None: ...
+    """
 
     def register(function: Callable[[E], None]) -> Callable[[E], None]:
         _listeners.setdefault(kind, []).append(function)
@@ -26,7 +32,7 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], None]], Callable[[E], Non
 
 
 def emit(event: object) -> None:
-    """Call the listeners of an event. What a listener raises is logged: it never decides what becomes of a job."""
+    """Call the listeners of an event. Their exceptions are logged, so that they never change the outcome of a job."""
     for function in _listeners.get(type(event), ()):
         try:
             function(event)

@@ -1,4 +1,4 @@
-"""Runs one job in this process, once: `dispatch_sync`, and `delayq failed retry --here`."""
+"""Runs one job once in this process, for `dispatch_sync` and `delayq failed retry --here`."""
 
 import asyncio
 import inspect
@@ -27,7 +27,12 @@ _WITHOUT_LIMIT: Final = Policy(tries=0)
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """How a job ended that ran here. `error` is what its handler raised; `result` what it returned."""
+    """The outcome of a job that ran in this process.
+
+    * `outcome`: Done, RunAgain (after a `Retry` or `Snooze`) or GiveUp (the job failed).
+    * `result`: the return value of the handler, or None.
+    * `error`: the exception that the handler raised, or None.
+    """
 
     outcome: Outcome
     result: Any = None
@@ -35,7 +40,10 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 def run_spec(spec: JobSpec) -> Ran:
-    """Run a job that was not sent, in this thread. Raises what its handler raises, unless it is a signal."""
+    """Run a job that was not sent, in this thread.
+
+    Raises the exception of the handler, unless it is Retry, Snooze or Discard. Also raises the errors of `run`.
+    """
     return _or_raise(run(_envelope_of(spec)))
 
 
@@ -45,17 +53,17 @@ async def arun_spec(spec: JobSpec) -> Ran:
 
 
 def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
-    """Run the job of an envelope in this thread, and return how it ended.
+    """Run the job of an envelope in this thread, and return its outcome.
 
-    Raises UnreadableEnvelope, UnknownJob, msgspec.ValidationError for a payload that does not fit, and InvalidInput for
-    an async handler inside a running event loop.
+    Raises UnreadableEnvelope, UnknownJob, msgspec.ValidationError for a payload that does not fit the job, and
+    InvalidInput if the handler is async and this thread is running an event loop.
     """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
     if handler.is_async and _is_inside_a_loop():
         raise InvalidInput(
-            f"The handler of {envelope.name!r} is async, and this thread runs an event loop already.",
-            hint="Await adispatch_sync there.",
+            f"The handler of {envelope.name!r} is async, and this thread is already running an event loop.",
+            hint="Use `await adispatch_sync`.",
         )
     job, context = handler.read(envelope.data), _context(envelope, raw)
     result: Any = None
@@ -73,7 +81,10 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
 
 
 async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
-    """Run the job of an envelope in this event loop, a plain handler in a thread. Returns and raises as `run`."""
+    """Run the job of an envelope in this event loop. A handler that is not async runs in a thread.
+
+    Returns and raises as `run`.
+    """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
     job, context = handler.read(envelope.data), _context(envelope, raw)
@@ -103,7 +114,10 @@ def _context(envelope: Envelope, raw: bytes) -> JobContext:
 
 
 def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ran:
-    """Decide with one attempt. A job that asks to run again has not failed: there is only nothing that does it."""
+    """Decide the outcome of the only attempt.
+
+    After a `Retry` or `Snooze`, the outcome is RunAgain and not a failure, although nothing will run the job again.
+    """
     policy = _WITHOUT_LIMIT if isinstance(error, JobSignal) else _ONCE
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)
 

@@ -1,11 +1,11 @@
-"""Options: those that a job declares for its name, and those that a dispatch gives to one job.
+"""Options of jobs. A declaration sets them for all jobs of a name, and a dispatch for one job.
 
-The first of these that says something counts:
+The first of these sources that has a value is used:
 
-    said       CloseOrder(…).dispatch(queue="vip"), .on_queue("vip")
-    declared   class CloseOrder(Job, queue="orders"), its bases, @job("order.close", queue="orders")
-    routed     queue and connection only: [routes] in delayq.toml, Manager.route
-    settings   of the connection, then of the application
+    dispatch      CloseOrder(…).dispatch(queue="vip"), .on_queue("vip")
+    declaration   class CloseOrder(Job, queue="orders"), its base classes, @job("order.close", queue="orders")
+    routes        for queue and connection only: [routes] in delayq.toml, Manager.route
+    settings      of the connection, then of the application
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_ins
 
 
 class Declared(TypedDict, total=False):
-    """Options of `@job` and `@handles`; see JobOptions. None leaves an option to the routes and the settings."""
+    """Options of `@job` and `@handles`; see JobOptions. For None, the routes and settings apply."""
 
     queue: str | None
     connection: str | None
@@ -43,13 +43,13 @@ class Declared(TypedDict, total=False):
 
 
 class ClassDeclared(Declared, total=False):
-    """Options of a job class: a name too. Without one, the name of the class is the name of the job."""
+    """Options of a job class, with `name` in addition. Without it, the job has the name of the class."""
 
     name: str
 
 
 class Said(TypedDict, total=False):
-    """Options of a dispatch; see JobSpec. Each option goes before the declared one."""
+    """Options of a dispatch; see JobSpec. They override the declared options."""
 
     queue: str | None
     connection: str | None
@@ -71,11 +71,13 @@ class Said(TypedDict, total=False):
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that a job declares; None = nothing. Durations are milliseconds.
+    """Options that a job declares; None = not declared. Durations are milliseconds.
 
-    A worker reads `tries` (5; 0 = no limit), `backoff` (exponential from 5 s), `timeout_ms` (60 s; 0 = none),
-    `on_timeout`, `max_exceptions` and `retention_ms` (0) when it runs the job, so a new release changes them for jobs
-    that wait already. The others count where the job is dispatched; `deadline` and `retry_until` travel as times.
+    * A worker applies `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` when it runs
+      the job. So a new release changes them for waiting jobs too. Without a declaration, the settings apply. Their
+      defaults: 5 tries (0 = no limit), exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
+    * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
+      envelope as points in time.
     """
 
     queue: str | None = None
@@ -92,18 +94,18 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int | None = None
 
     def policy(self, standard: Policy) -> Policy:
-        """Return how the job is tried: what it declares, over what holds for all jobs."""
+        """Return `standard` with the declared values in place of its own."""
         declared = {name: value for name in _OF_WORKER if (value := getattr(self, name)) is not None}
         return replace(standard, **declared)
 
     def when_sent(self) -> SendOptions:
-        """Return what counts when the job is sent."""
+        """Return the options that apply when a job is dispatched."""
         return SendOptions(
             queue=self.queue, delay=self.delay, deadline=self.deadline, retry_until=self.retry_until, tags=self.tags
         )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:
-        """Return these options with others declared over them; raises InvalidInput."""
+        """Return these options with the values of `declared` in place of their own; raises InvalidInput."""
         changes: dict[str, Any] = {}
         for option, value in declared.items():
             if option not in _READERS:
@@ -119,7 +121,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_said(said: Mapping[str, Any], *, job_name: str) -> None:
-    """Refuse an option that no dispatch has; raises InvalidInput."""
+    """Raise InvalidInput for an option that a dispatch does not have."""
     for option in said:
         if option not in Said.__annotations__:
             raise InvalidInput(
@@ -146,7 +148,7 @@ def _read_on_timeout(value: Any) -> OnTimeout:
 
 
 def _read_limit(field: str) -> Any:
-    """Return a check of a duration or a point in time. How far ahead it lies is seen at the dispatch."""
+    """Return a function that checks a duration or a point in time. Only a dispatch checks the limit of ten years."""
 
     def read(value: Any) -> Any:
         if is_instant(value):

@@ -1,7 +1,7 @@
-"""The fields of a job, to JSON and back, by their annotations.
+"""Conversion of the fields of a job to JSON and back, by their annotations.
 
-What a dispatch writes comes back equal at the worker, or the dispatch is refused: it reads what it wrote and compares.
-Values of plain types in fields of exactly these types need no second look.
+A dispatch reads the JSON that it has written, and is refused if a value differs from the original. So a worker always
+gets equal values. The check is skipped for values of plain types in fields with exactly the same type.
 """
 
 import math
@@ -21,7 +21,7 @@ _UNWRITABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeEr
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field. `default` makes the value that a payload leaves out; None = a payload must have it."""
+    """One field. `default` returns the value for a payload without this field; None = the field is required."""
 
     name: str
     kind: Any
@@ -29,7 +29,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Payload:
-    """The fields of one job. Raises InvalidInput for a field that no JSON can fill."""
+    """The fields of one job. Raises InvalidInput for a field whose type cannot be read from JSON."""
 
     def __init__(self, job_name: str, fields: Sequence[Field]) -> None:
         self._job_name = job_name
@@ -39,23 +39,23 @@ class Payload:
         self._encode = msgspec.json.Encoder(enc_hook=write_value).encode
 
     def read(self, data: bytes | msgspec.Raw) -> dict[str, Any]:
-        """Return the values of the fields.
+        """Return the values of the fields from the JSON of a payload.
 
-        Raises UnknownJob for a member that the job does not have, because a newer release may know it, and
-        msgspec.ValidationError for a payload that does not fit.
+        Raises UnknownJob for an unknown field, because a newer release may know it. Raises msgspec.ValidationError for
+        a payload that does not fit the fields.
         """
         try:
             return msgspec.structs.asdict(self._decode(b"{}" if bytes(data) == b"null" else data))
         except msgspec.ValidationError as error:
             if "unknown field" in str(error):
                 raise UnknownJob(
-                    f"The job {self._job_name!r} cannot be read here: {error}.",
-                    hint="A worker with the release that sent it can read it.",
+                    f"This worker cannot read the job {self._job_name!r}: {error}.",
+                    hint="A worker with the release that sent the job can read it.",
                 ) from None
             raise
 
     def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
-        """Return the JSON of some values; raises InvalidInput, which names the field that would not come back."""
+        """Return the JSON of the values. InvalidInput names the first field that a worker would not read as it is."""
         try:
             raw = msgspec.Raw(self._encode(values))
             if all(_is_plain(value, self._kinds.get(name)) for name, value in values.items()):
@@ -80,14 +80,14 @@ class Payload:
             msgspec.json.Decoder(shape, dec_hook=read_value)
         except (TypeError, ValueError) as error:
             raise InvalidInput(
-                f"The job {self._job_name!r} has a field that no JSON can fill: {error}.",
+                f"The job {self._job_name!r} has a field that cannot be read from JSON: {error}.",
                 hint="Annotate fields with plain types, dataclasses, TypedDicts, msgspec Structs or pydantic models.",
                 field="data",
             ) from None
         return shape
 
     def _unwritable(self, values: Mapping[str, Any], error: Exception) -> InvalidInput:
-        """Find the first field that cannot be written on its own."""
+        """Return the error for the first field that cannot be written and read on its own."""
         for name, value in values.items():
             if name not in self._kinds:
                 known = ", ".join(self._kinds) or "none"
@@ -112,7 +112,7 @@ class Payload:
         )
 
     def _changed(self, name: str, place: str, value: Any, back: Any) -> InvalidInput:
-        """Name the part of a field, at `place` in it, that a worker would read as something else."""
+        """Return the error for a part of a field, at `place` in it, that a worker would read as another value."""
         if _is_no_number(value):
             return self._no_number(name, place, value)
         return InvalidInput(
@@ -124,7 +124,7 @@ class Payload:
 
     def _no_number(self, name: str, place: str, value: float) -> InvalidInput:
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, for which JSON has no number.",
+            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, which JSON cannot express.",
             hint="Send None or a text.",
             field="data",
         )
@@ -147,7 +147,7 @@ def _described(value: Any) -> str:
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
-    """Whether a value needs no second look: a plain one, of exactly the type of its field."""
+    """Return True for a value of a plain type that is exactly the type of its field. JSON keeps such values equal."""
     return type(value) is kind and kind in _PLAIN and (kind is not float or math.isfinite(value))
 
 
@@ -155,10 +155,10 @@ def _hint_for(value: Any, back: Any) -> str:
     has_other_zone = getattr(value, "tzinfo", None) is not None and type(back) is type(value)
     if has_other_zone:
         return (
-            "JSON keeps the offset of a time and not its zone. Send value.astimezone(timezone.utc), and the name of "
-            "the zone in another field."
+            "JSON keeps the offset of a time, but not its time zone. Send value.astimezone(timezone.utc), and the name "
+            "of the time zone in another field."
         )
-    return "Annotate the field with the type of its value, or give that type an __eq__."
+    return "Annotate the field with the type of its value, or define __eq__ for this type."
 
 
 def _kind_name(kind: Any) -> str:

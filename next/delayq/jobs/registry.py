@@ -1,4 +1,4 @@
-"""The jobs that a program knows, by name."""
+"""The handlers that a program declares, by job name."""
 
 import inspect
 import warnings
@@ -14,7 +14,7 @@ DEFAULT_METHOD: Final = "fire"
 
 
 class Registry:
-    """Handlers by the names of their jobs, and classes for string jobs: `Mailer@send`."""
+    """Handlers by job name, and classes whose methods are handlers of jobs such as `Mailer@send`."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
@@ -23,8 +23,8 @@ class Registry:
     def add(self, handler: Handler) -> None:
         """Register a handler.
 
-        Raises InvalidInput for a name that breaks the grammar, or that another one has. The same declaration once
-        more, as in a cell of a notebook that is run again, replaces the first one with a warning.
+        Raises InvalidInput for an invalid name, and for a name that another declaration uses. If the same declaration
+        is executed again, for example in a notebook cell, it replaces the first one and causes a warning.
         """
         check_job_name(handler.name)
         known = self._handlers.get(handler.name)
@@ -34,7 +34,7 @@ class Registry:
         declare(handler.name, handler.options.when_sent())
 
     def add_class(self, name: str, kind: type, options: JobOptions) -> None:
-        """Register a class for string jobs; raises InvalidInput as `add`."""
+        """Register a class whose methods are handlers; raises InvalidInput as `add`."""
         check_job_name(name)
         if name in self._classes:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
@@ -58,16 +58,16 @@ class Registry:
             return None
 
     def names(self) -> list[str]:
-        """List the names of all jobs and of all classes for string jobs, sorted."""
+        """Return the sorted names of all handlers and of all classes with handler methods."""
         return sorted({*self._handlers, *self._classes})
 
     def options_of(self, name: str) -> JobOptions | None:
-        """Return what the job of a name declares; None for a name without a handler."""
+        """Return the declared options of a job, or None for a name without a handler."""
         handler = self.find(name)
         return None if handler is None else handler.options
 
     def declared(self) -> dict[str, JobOptions]:
-        """Return what all jobs declare, by the names under which they are sent: string jobs method by method."""
+        """Return the declared options of all jobs by job name. Each handler method has its own entry."""
         of_handlers = {name: handler.options for name, handler in self._handlers.items()}
         of_methods = {
             sent: options for name, (kind, options) in self._classes.items() for sent in _names_sent(name, kind)
@@ -75,7 +75,7 @@ class Registry:
         return of_handlers | of_methods
 
     def has_async(self) -> bool:
-        """Whether any handler is a coroutine function."""
+        """Return True if any handler is a coroutine function."""
         is_async = inspect.iscoroutinefunction
         return any(handler.is_async for handler in self._handlers.values()) or any(
             inspect.getmembers(kind, is_async) for kind, _ in self._classes.values()
@@ -95,22 +95,22 @@ class Registry:
         if known != new:
             raise InvalidInput(
                 f"The job {name!r} is declared twice: by {known} and by {new}.",
-                hint="Give each job a name of its own.",
+                hint="Give each job its own name.",
                 field="name",
             )
-        warnings.warn(f"The job {name!r} is declared again by {new}; the new one counts.", stacklevel=4)
+        warnings.warn(f"The job {name!r} is declared again by {new}; the new declaration replaces it.", stacklevel=4)
 
 
 def _is_handler(kind: type, method: str) -> bool:
-    """Whether a string job may name this method of a class."""
+    """Return True if this method of a class may be a handler."""
     return not method.startswith("_") and method != "failed" and callable(getattr(kind, method, None))
 
 
 def _names_sent(name: str, kind: type) -> list[str]:
-    """Return the names of all string jobs of a class; its name alone stands for the default method."""
+    """Return the job names of all handler methods of a class. The class name alone means the default method."""
     methods = [method for method in dir(kind) if _is_handler(kind, method)]
     return [f"{name}@{method}" for method in methods] + ([name] if DEFAULT_METHOD in methods else [])
 
 
 registry: Final = Registry()
-"""The jobs of this program. Declaring a job puts it here."""
+"""The jobs of this program. Each declaration of a job adds it here."""

@@ -1,4 +1,4 @@
-"""A warning for a dispatch that was made and never sent, as Python has one for a coroutine that was never awaited."""
+"""The warning for a Dispatch that was never sent. It corresponds to Python's warning for unawaited coroutines."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import warnings
 
 
 class Unsent:
-    """Belongs to one dispatch. When it is garbage and `is_used` is false, a RuntimeWarning names the call to make."""
+    """Belongs to one Dispatch. If `is_used` is still False when it is garbage-collected, it causes a RuntimeWarning."""
 
     __slots__ = ("_job_name", "_process_id", "is_used")
 
@@ -18,8 +18,7 @@ class Unsent:
     def __del__(self) -> None:
         if not self.is_used and self._process_id == os.getpid() and not sys.is_finalizing():
             warnings.warn(
-                f"A dispatch of the job {self._job_name!r} was made and never sent. "
-                "End it with .dispatch() or await .adispatch().",
+                f"A Dispatch of the job {self._job_name!r} was never sent. Call .dispatch() or await .adispatch().",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""The janitor: takes back what vanished workers hold, and keeps queues whole."""
+"""The janitor: redelivers the jobs of vanished workers, and repairs and cleans up queues."""
 
 import logging
 import math
@@ -13,10 +13,11 @@ logger: Final = logging.getLogger("delayq.worker")
 
 
 class Janitor:
-    """Reclaims in all queues every `reclaim_every` seconds, and repairs them every `repair_every` seconds.
+    """Calls `reclaim` for all queues every `reclaim_every` seconds, and `repair` every `repair_every` seconds.
 
-    After a gap of more than half a lease `reclaim` trusts no lease until a whole one has passed. So it is called every
-    third of the shortest lease, which its answers bring, when that is less than `reclaim_every`.
+    If the last call of `reclaim` was more than half a lease ago, `reclaim` does nothing for one lease, because live
+    workers may not have been able to renew. To prevent this, a third of the shortest lease replaces a longer
+    `reclaim_every`. `reclaim` returns the lease of each queue.
     """
 
     def __init__(
@@ -37,7 +38,10 @@ class Janitor:
         self._shortest_lease = math.inf
 
     def step(self, hinted: set[str]) -> float:
-        """Do what is due in every queue, and return the seconds until the next time. Hints do not matter."""
+        """Reclaim and repair all queues if it is time, and return the seconds until the next time.
+
+        Notifications (`hinted`) are ignored.
+        """
         now = self._clock()
         reclaims, repairs = now >= self._reclaim_at, now >= self._repair_at
         if reclaims:
@@ -62,10 +66,8 @@ class Janitor:
             answer = self._keeper.reclaim(queue)
             self.reclaimed += answer.reclaimed + answer.failed
             if answer.reclaimed:
-                logger.warning("queue %s: %d jobs of silent workers are taken back", queue, answer.reclaimed)
+                logger.warning("queue %s: jobs redelivered because their worker vanished: %d", queue, answer.reclaimed)
             if answer.failed:
-                logger.error(
-                    "queue %s: %d jobs failed, because too many of their workers vanished", queue, answer.failed
-                )
+                logger.error("queue %s: jobs failed because their workers vanished too often: %d", queue, answer.failed)
             self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1

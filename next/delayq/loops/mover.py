@@ -1,7 +1,11 @@
-"""The mover: makes jobs ready at the time they are due.
+"""The mover: makes scheduled jobs ready when they are due.
 
-Redis never times the wait, because it would wake up to 100 ms late. The mover sleeps in the client, until the next due
-time, which `promote` answers, a hint, or one second, whichever is first. While hints arrive, five seconds are enough.
+The mover sleeps in this process, because a blocking command of Redis can wake up to 100 ms late. It sleeps until the
+first of these events:
+
+* the next due time, which `promote` returns
+* a notification about a new or changed job
+* one second, or five seconds while it is subscribed to notifications
 """
 
 import time
@@ -14,8 +18,9 @@ from delayq.core.resting import REST, RestingQueues
 LONGEST_SLEEP: Final = 5.0
 LONGEST_WITHOUT_HINTS: Final = 1.0
 QUEUES_EVERY: Final = 5.0
+"""Seconds between two reads of the list of queues."""
 ROUNDS: Final = 20
-"""Promotions of one queue in a row, before the other queues have their turn."""
+"""How often `promote` is called for one queue before the other queues get their turn."""
 
 
 class Mover:
@@ -24,7 +29,7 @@ class Mover:
     def __init__(
         self, keeper: QueueKeeper, hears: Callable[[], bool], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`hears` returns whether hints arrive."""
+        """`hears` returns True while the process is subscribed to notifications."""
         self._keeper = keeper
         self._hears = hears
         self._clock = clock
@@ -33,10 +38,13 @@ class Mover:
         self._resting = RestingQueues(clock=clock)
         self.promoted = 0
         self.outboxes: set[str] = set()
-        """Queues whose outbox holds ends of jobs, for the relay."""
+        """Queues whose outbox has job-end records for the relay."""
 
     def step(self, hinted: set[str]) -> float:
-        """Promote what is due in every queue that is due or hinted, and return the seconds until the next one is."""
+        """Promote the due jobs of all queues, and return the seconds until the next step.
+
+        `hinted` queues got a notification, so they are served even before their next planned promotion.
+        """
         now = self._clock()
         if now >= self._list_at:
             self._due = {queue: self._due.get(queue, now) for queue in self._keeper.queues()}
@@ -50,7 +58,7 @@ class Mover:
         return min(max(min(self._due.values(), default=now + longest) - self._clock(), 0.0), longest)
 
     def _promote(self, queue: str) -> float:
-        """Promote the jobs of one queue and return the seconds until it wants to be looked at again."""
+        """Promote the due jobs of one queue, and return the seconds until its next promotion."""
         for _ in range(ROUNDS):
             try:
                 answer = self._keeper.promote(queue)

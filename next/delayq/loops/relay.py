@@ -1,4 +1,4 @@
-"""The relay: sends what follows the ends of jobs."""
+"""The relay: sends the follow-up jobs of ended jobs, such as the next job of a chain."""
 
 import time
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import RestingQueues
 
 EVERY: Final = 10.0
-"""Seconds between two looks at all queues. In between the mover names queues whose outbox holds something."""
+"""Seconds between two checks of all outboxes. In between, the mover reports queues whose outbox has records."""
 
 
 class Relay:
-    """Follows up in the queues of `outboxes`, which the mover fills, and now and then in all."""
+    """Relays the outboxes of the queues in `outboxes`, a set that the mover fills, and every 10 s of all queues."""
 
     def __init__(self, keeper: QueueKeeper, outboxes: set[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -23,7 +23,7 @@ class Relay:
         self.relayed = 0
 
     def step(self, hinted: set[str]) -> float:
-        """Follow up in every queue whose outbox holds something, and return the seconds until the next look at all."""
+        """Relay the outboxes that may have records, and return the seconds until the next check of all queues."""
         if self._clock() >= self._all_at:
             self._outboxes.update(self._keeper.queues())
             self._all_at = self._clock() + EVERY

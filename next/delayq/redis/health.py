@@ -1,4 +1,4 @@
-"""Facts about a server that decide whether jobs are safe on it."""
+"""Checks whether the settings of a Redis server keep jobs safe."""
 
 from delayq.core.errors import CallRefused, UnsafeSetup
 from delayq.redis.calls.call import read
@@ -7,9 +7,9 @@ from delayq.redis.connection.leaf import drive
 
 
 def refuse_eviction(executor: Executor) -> None:
-    """Raise UnsafeSetup when the server evicts keys at its memory limit: it would drop jobs, locks and tokens.
+    """Raise UnsafeSetup if the server evicts keys at its memory limit, because it would delete jobs, locks and tokens.
 
-    A user that may not ask is let through.
+    If the Redis user may not run INFO, the check is skipped.
     """
     try:
         info = drive(executor.run(read("INFO", "memory", parse=_read_info)))
@@ -18,8 +18,8 @@ def refuse_eviction(executor: Executor) -> None:
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise UnsafeSetup(
-            f"Redis at {executor.where} evicts keys when its memory is full (maxmemory-policy {policy}): jobs would be "
-            "lost without a word.",
+            f"Redis at {executor.where} evicts keys when its memory is full (maxmemory-policy {policy}), so jobs could "
+            "be lost without an error.",
             hint="Set `maxmemory-policy noeviction`, or start with --allow-eviction.",
         )
 

@@ -1,4 +1,4 @@
-"""The names of all keys and channels. Nothing else spells one."""
+"""The names of all keys and channels in Redis. All other modules take the names from here."""
 
 from functools import cache
 from typing import Final
@@ -9,10 +9,15 @@ GROUP: Final = "delayq"
 
 
 class Keys:
-    """The keys and channels below one prefix.
+    """The keys and channels with one prefix.
 
-    Of all queues: the set `queues`, the sorted set `workers`, the hash `control`, and the channels `wake`
-    (`<queue> <due_ms>`) and `cancel` (`<queue> <id>`).
+    These names exist once, and not per queue:
+
+    * `queues`: a set of the names of all queues
+    * `workers`: a sorted set of live workers
+    * `control`: a hash with the pause, maintenance and restart switches
+    * `wake`: a channel for new due times; its messages are `<queue> <due_ms>`
+    * `cancel`: a channel for cancelled running jobs; its messages are `<queue> <id>`
     """
 
     def __init__(self, prefix: str = "delayq") -> None:
@@ -25,13 +30,13 @@ class Keys:
         self.of_script = cache(self._of_script)
 
     def of_worker(self, name: str) -> str:
-        """Return the key under which a worker says what it is and does."""
+        """Return the key under which a worker announces its state."""
         return f"{self.prefix}:worker:{name}"
 
     def of_queue(self, queue: str, role: str) -> str:
-        """Return one key of a queue. The hash tag keeps all keys of a queue in one Cluster slot."""
+        """Return one key of a queue. Its hash tag puts all keys of the queue in one slot of Redis Cluster."""
         return f"{self.prefix}:{{{queue}}}:{role}"
 
     def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
-        """Return the keys that a script declares, in its order."""
+        """Return the keys that the manual of a script declares, in the same order."""
         return tuple(self.of_queue(queue, role) for role in script.keys)

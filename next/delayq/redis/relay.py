@@ -1,7 +1,7 @@
-"""Follow-ups of jobs that have ended, sent from the outbox of a queue.
+"""Relays the outbox of a queue, which has a record of each ended job that may have follow-up jobs.
 
-Chains and batches come with a later part. Until then a row whose job has one stays in the outbox; a row whose text only
-looked like it is taken out.
+This release has no chains or batches yet. A record whose job belongs to one stays in the outbox for a later release.
+Other records are removed: scripts only search the text of an envelope, and their search also finds similar texts.
 """
 
 from typing import Final
@@ -14,11 +14,11 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
 CLAIM_MS: Final = 5_000
-"""How long an outbox belongs to the relay that has read it."""
+"""How long an outbox is reserved for the relay that has read it."""
 
 
 async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str) -> int:
-    """Relay what the outbox of a queue holds, and return how many rows that were."""
+    """Relay the records in the outbox of a queue, and return their number."""
     relayed = 0
     after = calls.FROM_START
     while True:
@@ -32,7 +32,7 @@ async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str)
 
 
 def _is_followed(row: FollowUp) -> bool:
-    """Whether anything follows. A row that cannot be read is left for a release that can."""
+    """Return True if the job may have follow-up jobs. An unreadable record counts too: a later release may read it."""
     try:
         return envelopes.decode(row.envelope).is_followed
     except UnreadableEnvelope:

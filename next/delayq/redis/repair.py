@@ -1,8 +1,13 @@
-"""Keeps one queue whole.
+"""Repairs and cleans up one queue.
 
-Each time: tidy gives the queue what it lacks and takes the two sums; outside_acks finds what plain consumers have
-acknowledged; prune forgets what was kept long enough. Only when a sum is wrong, which no script can cause, every entry
-and every id is looked at: bury first, because it gives an entry whose row was lost back to its job, then mend.
+Each run has these steps:
+
+1. `tidy` creates missing keys and counts the jobs.
+2. `outside_acks` finds jobs that plain consumers acknowledged with XACK.
+3. `prune` deletes jobs that were kept long enough.
+
+If the counts do not match, the data is damaged, which no script can cause. Only then, all stream entries and ids are
+checked: first by `bury`, which gives an entry back to its job if the row in `entries` was lost, then by `mend`.
 """
 
 import logging
@@ -25,23 +30,23 @@ logger: Final = logging.getLogger("delayq.loops")
 
 IDLE_LEASES: Final = 3
 MIN_IDLE_MS: Final = 60_000
-"""A consumer that holds nothing and was idle for three leases, and a minute at least, is gone for good."""
+"""A consumer without pending entries counts as dead after three idle leases, but not before one minute."""
 
 SCAN_COUNT: Final = 250
 
 _SETS: Final = ("scheduled", "failed", "completed")
 _ROLES: Final = ("jobs", "entries", *_SETS)
 
-GARBAGE: Final = failures.encode(Failure("NoJob", "This entry of the stream is no job of delayq."))
+GARBAGE: Final = failures.encode(Failure("NoJob", "This stream entry is not a delayq job."))
 
 
 async def repair_queue(
     executor: Executor, keys: Keys, queue: str, options: Options, counted: dict[str, int] | None = None
 ) -> Repaired:
-    """Look at one queue and repair it; return what was done.
+    """Repair and clean up one queue, and return the numbers of affected jobs.
 
-    `counted` keeps the sum of the counters of each queue for the next time. The sum never falls, unless the server lost
-    data or the queue was removed: that is logged.
+    `counted` keeps the sum of the counters of each queue for the next run. If the sum has fallen, the server lost data
+    or the queue was removed, and a warning is logged.
     """
     tidied = await executor.run(upkeep.tidy(keys, queue, lease_ms=options.lease_ms))
     if counted is not None:
@@ -65,8 +70,8 @@ async def repair_queue(
 def _notice_loss(queue: str, before: int, now: int) -> None:
     if now < before:
         logger.warning(
-            "queue %s began anew: the sum of its counters fell from %d to %d. Unless the queue was removed, the server "
-            "lost its jobs: run Redis with appendonly yes.",
+            "queue %s was reset: the sum of its counters fell from %d to %d. Unless someone removed the queue, the "
+            "server lost jobs: run Redis with appendonly yes.",
             queue,
             before,
             now,
@@ -76,7 +81,10 @@ def _notice_loss(queue: str, before: int, now: int) -> None:
 async def _settle_outside_acks(
     executor: Executor, keys: Keys, queue: str, scope: Literal["delivered", "all"]
 ) -> tuple[int, int, int]:
-    """Settle each page before the next is read. Return how many were closed, delivered again and buried."""
+    """Settle the jobs that `outside_acks` finds, page by page.
+
+    Return the numbers of acknowledged, redelivered and buried jobs.
+    """
     counts = {"acked": 0, "again": 0, "garbage": 0}
     after, marks = upkeep.FROM_START, ""
     while after:
@@ -106,10 +114,10 @@ async def _settle(executor: Executor, keys: Keys, queue: str, verdict: str, rows
 
 
 async def _acked(executor: Executor, keys: Keys, queue: str, rows: Sequence[OutsideAck]) -> list[Acked]:
-    """Return what plain consumers have acknowledged as done, with the retention that the envelopes ask for."""
+    """Return settlements for jobs that plain consumers acknowledged, with the retention of their envelopes."""
     ids = [row.id for row in rows]
     raws = await executor.run(read("HMGET", keys.of_queue(queue, "jobs"), *ids, parse=list))
-    # What cannot be read may be followed by something, so the script looks.
+    # `is_followed` is always True, so that the script itself checks the envelopes for follow-up jobs.
     return [
         Acked(queue, row.id, row.entry, _retention_ms(raw), b"", is_followed=True)
         for row, raw in zip(rows, raws, strict=True)
@@ -124,7 +132,7 @@ def _retention_ms(raw: bytes | None) -> int:
 
 
 async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
-    """Look at every id that has a row anywhere, and return how many needed repair."""
+    """Check all ids in all keys of the queue, and return the number of repaired jobs."""
     mended = 0
     for role in _ROLES:
         async for ids in _scan(executor, keys.of_queue(queue, role), "ZSCAN" if role in _SETS else "HSCAN"):
@@ -137,14 +145,14 @@ async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
 
 
 async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
-    """Return the names of windows of unique keys, up to one call's worth; the next time brings the next ones."""
+    """Return windows of unique keys for one call of `prune`: those on the first page of a scan."""
     async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
         return [name for name in names if b"." in name]
     return []
 
 
 async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: Tidied) -> None:
-    """Remove consumers that are gone for good; the script looks again before it does."""
+    """Remove dead consumers. The script checks each one again before it removes it."""
     idle_ms = max(IDLE_LEASES * tidied.lease_ms, MIN_IDLE_MS)
     rows: list[list[Any]] = await executor.run(
         read("XINFO", "CONSUMERS", keys.of_queue(queue, "stream"), GROUP, parse=list)
@@ -160,7 +168,7 @@ async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: 
 
 
 async def _scan(executor: Executor, key: str, verb: Literal["HSCAN", "ZSCAN"]) -> AsyncIterator[list[bytes]]:
-    """Go through the names in a hash or sorted set, page by page. A name may come twice."""
+    """Yield the names in a hash or sorted set, page by page. A name may occur twice."""
     cursor = "0"
     while True:
         reply = await executor.run(read(verb, key, cursor, "COUNT", SCAN_COUNT, parse=list))

@@ -169,7 +169,7 @@ def test_a_server_that_lost_everything_is_told_once_and_the_worker_goes_on(
         assert worker.stop() == 0
     said = worker.log()[before:]
     print(f"\n{lose.__name__}: " + "\n  ".join(said))
-    assert sum("began anew" in line for line in said) == 1
+    assert sum("was reset" in line for line in said) == 1
     assert not any("Traceback" in line for line in said)
     assert len(said) <= 20
 

@@ -31,11 +31,11 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("schedule", "x", "--in", "soon"), 2, "delay 'soon' is no duration"),
-        (("schedule", "x", "--queue", ""), 2, "The queue '' has no valid name"),
+        (("schedule", "x", "--in", "soon"), 2, "delay 'soon' is not a duration"),
+        (("schedule", "x", "--queue", ""), 2, "The queue name '' is not valid"),
         (("schedule", "x", "--data", "{"), 2, "--data is not JSON"),
         (("show", "nope"), 3, "No job 'nope' is known"),
-        (("--url", "http://host", "stats"), 2, "is no address of a Redis"),
+        (("--url", "http://host", "stats"), 2, "is not the address of a Redis server"),
         (("work",), 2, "No application is named"),
         (("listen",), 2, "No application is named"),
         (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--once"), 5, "cannot be reached"),
@@ -59,17 +59,17 @@ def test_without_an_address_the_next_step_is_told(run: Run, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--in", "soon"), "--in 'soon' is no duration."),
-        (("--in", "delay=1"), "--in 'delay=1' is no duration."),
+        (("--in", "soon"), "--in 'soon' is not a duration."),
+        (("--in", "delay=1"), "--in 'delay=1' is not a duration."),
         (("--in", "1h", "--at", "2035-01-01T00:00Z"), "--at and --in are both given."),
-        (("--tz", "Europe/Berlin"), "--tz and --fold belong to --at, which is not given. Drop them, or give --at."),
+        (("--tz", "Europe/Berlin"), "--tz and --fold need --at, which is not given. Drop them, or give --at."),
         (("--at", "2034-01-01 15:00"), "--at 2034-01-01 15:00:00 has no offset"),
         (("--at", "2034-01-01 15:00"), "or name the time zone, such as --tz 'Europe/Berlin'."),
-        (("--at", "2034-01-01T15:00Z", "--tz", "Europe/Berlin"), "and --tz 'Europe/Berlin' besides."),
+        (("--at", "2034-01-01T15:00Z", "--tz", "Europe/Berlin"), "but --tz 'Europe/Berlin' is given too."),
         (("--at", "2034-10-29 02:30", "--tz", "Europe/Berlin"), "with --fold 0 (the first) or --fold 1 (the second)."),
         (("--at", "2034-10-29 02:30", "--tz", "Europe/Berlin", "--fold", "2"), "--fold is 2."),
         (("--tries", "-1"), "--tries is -1."),
-        (("--retention", "x"), "--retention 'x' is no duration."),
+        (("--retention", "x"), "--retention 'x' is not a duration."),
         (("--id", "taken", "--on-conflict", "error"), "or use --on-conflict 'keep', 'replace' or 'postpone'."),
         (("--id", "two words"), "The id 'two words' is not valid."),
     ],
@@ -84,8 +84,8 @@ def test_an_error_names_the_flags_of_the_command_line(tell: Tell, words: list[st
     ("words", "told"),
     [
         (("cancel", "elsewhere"), "Name the queue: --queue 'orders'."),
-        (("work", "--app", "shop", "--timeout", "soon"), "--timeout cannot be used: value 'soon' is no duration."),
-        (("work", "--app", "shop", "--backoff", "soon"), "--backoff cannot be used: backoff 'soon' is no duration."),
+        (("work", "--app", "shop", "--timeout", "soon"), "--timeout cannot be used: value 'soon' is not a duration."),
+        (("work", "--app", "shop", "--backoff", "soon"), "--backoff cannot be used: backoff 'soon' is not a duration."),
         (("--prefix", "{}", "stats"), "--prefix cannot be used: '{}': String should match pattern"),
     ],
 )
@@ -98,7 +98,7 @@ def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[s
 
 def test_an_error_of_the_environment_names_the_variable(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_TIMEOUT", "soon")
-    assert tell("stats")[1].startswith("delayq: The setting DELAYQ_TIMEOUT cannot be used: value 'soon' is no duration")
+    assert tell("stats")[1].startswith("delayq: The setting DELAYQ_TIMEOUT cannot be used: value 'soon' is not a")
 
 
 @pytest.mark.parametrize("command", ["list", "stats"])

@@ -178,8 +178,8 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
     [
         (("pause", "ordres"), 3, "No queue 'ordres' is known. `delayq stats` lists the queues."),
         (("pause", "orders", "--all"), 2, "The queue 'orders' and --all are both given. Leave out one of them."),
-        (("pause", "orders", "--for", "x"), 2, "--for 'x' is no duration."),
-        (("pause", "orders", "--wait", "x"), 2, "--wait 'x' is no duration."),
+        (("pause", "orders", "--for", "x"), 2, "--for 'x' is not a duration."),
+        (("pause", "orders", "--wait", "x"), 2, "--wait 'x' is not a duration."),
         (("resume", "ordres"), 3, "No queue 'ordres' is known."),
         (("resume", "orders", "--all"), 2, "are both given."),
         (("clear", "--queue", "ordres", "--yes"), 3, "No queue 'ordres' is known."),

@@ -74,7 +74,7 @@ def test_maintenance_begins_and_ends(run: Run, client: DelayQ) -> None:
 def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, impatient: None) -> None:
     assert tell("maintenance", "on", "--for", "x") == (
         2,
-        "delayq: --for 'x' is no duration. Write 500ms, 90s, 15m, 1h30m, 2d or PT15M.\n",
+        "delayq: --for 'x' is not a duration. Write 500ms, 90s, 15m, 1h30m, 2d or PT15M.\n",
     )
     assert tell("maintenance", "of")[0] == 2
     assert tell("--url", "redis://127.0.0.1:1", "restart")[0] == 5

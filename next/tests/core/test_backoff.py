@@ -76,7 +76,7 @@ def test_a_function_gets_the_attempt_and_the_error_and_does_not_travel() -> None
     assert waits(backoff, 2) == [3_000, 6_000]
     with pytest.raises(InvalidInput, match="A backoff function cannot travel with a job"):
         backoff.to_wire()
-    with pytest.raises(InvalidInput, match="backoff 5 is no duration"):
+    with pytest.raises(InvalidInput, match="backoff 5 is not a duration"):
         parse_backoff(lambda attempt, error: 5).delay_ms(1, ERROR)  # type: ignore[return-value,arg-type]
 
 

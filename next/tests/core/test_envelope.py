@@ -75,7 +75,7 @@ def test_a_rewrite_keeps_the_bytes_of_members_that_it_does_not_know() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b"\xff", b'{"v":1}', b"[" * 100_000, b'{"v":"1"}'])
 def test_bytes_that_are_no_envelope_are_refused_with_the_reason(raw: bytes) -> None:
-    with pytest.raises(UnreadableEnvelope, match=r"These [0-9]+ bytes are no envelope: .+\."):
+    with pytest.raises(UnreadableEnvelope, match=r"These [0-9]+ bytes are not an envelope: .+\."):
         envelopes.decode(raw)
 
 
@@ -93,7 +93,7 @@ def test_bytes_that_are_no_envelope_are_not_rewritten(raw: bytes) -> None:
         (b'"attempts":1.0', "Expected `int`"),
         (b'"attempts":true', "Expected `int`"),
         (b'"created_ms":9007199254740992', "<= 9007199254740991"),
-        (b'"tries":99999999999999999999999', "no envelope"),
+        (b'"tries":99999999999999999999999', "not an envelope"),
         (b'"timeout_ms":2251799813685249', "<= 2251799813685248"),
         (b'"retention_ms":-1', ">= 0"),
         (b'"headers":{"a":1}', "Expected `str`"),
@@ -134,7 +134,7 @@ def test_a_part_of_a_payload_may_be_json_already() -> None:
 def test_bytes_are_json_already_and_stay_as_they_are() -> None:
     assert bytes(envelopes.encode_data(b' {"n": 1e2}', LIMIT)) == b' {"n": 1e2}'
     for wrong in (b"", b"{", b"NaN", b"\xff", b'"\\ud800"', b"1 2"):
-        with pytest.raises(InvalidInput, match="The payload is no JSON"):
+        with pytest.raises(InvalidInput, match="The payload is not JSON"):
             envelopes.encode_data(wrong, LIMIT)
 
 
@@ -151,7 +151,7 @@ def test_bytes_are_json_already_and_stay_as_they_are() -> None:
     ],
 )
 def test_a_number_that_json_lacks_is_refused_wherever_it_is(data: Any) -> None:
-    with pytest.raises(InvalidInput, match="no number") as refused:
+    with pytest.raises(InvalidInput, match="which JSON cannot express") as refused:
         envelopes.encode_data(data, LIMIT)
     assert refused.value.field == "data"
 
@@ -164,7 +164,7 @@ def test_half_of_a_surrogate_pair_is_refused(data: Any) -> None:
 
 @pytest.mark.parametrize("data", [{1: "a", "1": "b"}, {"x": [{1.0: "a", "1.0": "b"}]}])
 def test_two_keys_that_are_one_text_are_refused(data: Any) -> None:
-    with pytest.raises(InvalidInput, match="is also another key"):
+    with pytest.raises(InvalidInput, match="which equals another key in JSON"):
         envelopes.encode_data(data, LIMIT)
 
 
@@ -172,7 +172,7 @@ def test_what_json_has_no_form_for_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
     for data in (object(), {"a": object()}, {None: 1}, {(1, 2): 3}, circle):
-        with pytest.raises(InvalidInput, match=r"The payload is no JSON: .* An example:"):
+        with pytest.raises(InvalidInput, match=r"The payload is not JSON: .* An example:"):
             envelopes.encode_data(data, LIMIT)
 
 

@@ -49,7 +49,7 @@ def test_everything_is_cut_and_the_end_of_a_traceback_stays() -> None:
 
 def test_a_message_that_cannot_be_made_is_named() -> None:
     failure = failures.describe(raised(Unspeakable()))
-    assert failure.message == "(its message could not be made: RuntimeError)"
+    assert failure.message == "(no message: its __str__ raised RuntimeError)"
 
 
 def test_half_of_a_surrogate_pair_is_written_as_an_escape() -> None:

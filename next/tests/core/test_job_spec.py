@@ -92,7 +92,7 @@ def test_a_limit_counts_from_when_the_job_is_due(field: str, due: dict[str, Any]
 def test_a_limit_before_the_job_is_due_is_refused(field: str) -> None:
     error = refusal(delay="1h", **{field: "2027-01-15T08:59:59Z"})
     assert error.field == field
-    assert error.message == f"The {field} 2027-01-15T08:59:59Z lies before the job is due."
+    assert error.message == f"The {field} 2027-01-15T08:59:59Z is before the due time of the job."
 
 
 def test_a_time_may_name_its_zone_and_fold() -> None:
@@ -104,24 +104,24 @@ def test_a_time_may_name_its_zone_and_fold() -> None:
     ("said", "field", "sentence"),
     [
         ({"delay": "1h", "at": "2027-01-15T09:00Z"}, "at", "at= and delay= are both given."),
-        ({"tz": "Europe/Berlin"}, "tz", "tz= and fold= belong to at=, which is not given."),
-        ({"delay": "1h", "fold": 0}, "tz", "tz= and fold= belong to at=, which is not given."),
+        ({"tz": "Europe/Berlin"}, "tz", "tz= and fold= need at=, which is not given."),
+        ({"delay": "1h", "fold": 0}, "tz", "tz= and fold= need at=, which is not given."),
         ({"tries": -1}, "tries", "tries is -1."),
         ({"tries": True}, "tries", "tries is True."),
         ({"tries": "5"}, "tries", "tries is '5'."),
         ({"tries": 1_000_001}, "tries", "tries is 1000001."),
         ({"max_exceptions": 0}, "max_exceptions", "max_exceptions is 0."),
-        ({"timeout": 5}, "timeout", "timeout 5 is no duration."),
-        ({"retention": "-5s"}, "retention", "retention '-5s' is no duration."),
-        ({"deadline": "soon"}, "deadline", "deadline 'soon' is no duration."),
-        ({"retry_until": 5}, "retry_until", "retry_until 5 is no duration."),
+        ({"timeout": 5}, "timeout", "timeout 5 is not a duration."),
+        ({"retention": "-5s"}, "retention", "retention '-5s' is not a duration."),
+        ({"deadline": "soon"}, "deadline", "deadline 'soon' is not a duration."),
+        ({"retry_until": 5}, "retry_until", "retry_until 5 is not a duration."),
         ({"backoff": lambda attempt, error: "5s"}, "backoff", "A backoff function cannot travel with a job."),
-        ({"headers": {"a": 1}}, "headers", "headers is a value of type dict, which does not map texts to texts."),
-        ({"headers": {"\udfff": ""}}, "headers", "headers is a value of type dict, which does not map texts to texts."),
-        ({"headers": "a=1"}, "headers", "headers is 'a=1', which does not map texts to texts."),
-        ({"tags": "urgent"}, "tags", "tags is 'urgent', which is no list of texts."),
-        ({"tags": ["a", 1]}, "tags", "tags is a value of type list, which is no list of texts."),
-        ({"tags": 5}, "tags", "tags is 5, which is no list of texts."),
+        ({"headers": {"a": 1}}, "headers", "headers is a value of type dict, not a mapping of texts to texts."),
+        ({"headers": {"\udfff": ""}}, "headers", "headers is a value of type dict, not a mapping of texts to texts."),
+        ({"headers": "a=1"}, "headers", "headers is 'a=1', not a mapping of texts to texts."),
+        ({"tags": "urgent"}, "tags", "tags is 'urgent', not a list of texts."),
+        ({"tags": ["a", 1]}, "tags", "tags is a value of type list, not a list of texts."),
+        ({"tags": 5}, "tags", "tags is 5, not a list of texts."),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_a_sentence(said: dict[str, Any], field: str, sentence: str) -> None:

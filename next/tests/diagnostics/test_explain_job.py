@@ -78,7 +78,7 @@ def test_the_weightiest_reason_comes_first(state: str, facts: dict[str, Any], ex
 def test_sentences_name_the_value_and_the_next_step() -> None:
     failure = Failure("ValueError", "no such order.")
     (retry,) = reasons("scheduled", due_ms=NOW + 300_000, attempts=2, failure=failure)
-    assert retry.what.startswith("Attempt 2 did not succeed: ValueError: no such order. The next one is due in 5m, at")
+    assert retry.what.startswith("Attempt 2 did not succeed: ValueError: no such order. The next attempt is due in 5m,")
     (failed,) = reasons("failed", attempts=5, failure=failure)
     assert failed == Reason(
         "failed",
@@ -86,6 +86,6 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
         "`delayq failed retry order-42 --queue orders` runs it again.",
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
-    assert silent.what == "dq:b:2:y holds it and has been silent for 1m30s; the lease is 30s."
+    assert silent.what == "dq:b:2:y holds it, but has not renewed its lease of 30s for 1m30s."
     (ready,) = reasons("ready")
-    assert ready.what == "It waits for its turn: 3 jobs ready in the queue orders, 2 with the workers."
+    assert ready.what == "It waits for its turn. The queue orders has 3 ready jobs, and its workers hold 2."

@@ -161,7 +161,7 @@ def test_many_are_sent_in_their_order_to_where_each_goes(sent: DelayQ) -> None:
     ]
     again = asyncio.run(adispatch_many([CloseOrder(order_id=1), Vetoed()]))
     assert [ref.outcome for ref in again] == ["created", "vetoed"]
-    with pytest.raises(InvalidInput, match="given a int, which is no job"):
+    with pytest.raises(InvalidInput, match="given a int, which is not a job"):
         dispatch_many([CloseOrder(order_id=1), 3])  # type: ignore[list-item]
 
 
@@ -196,7 +196,7 @@ def test_a_job_is_cancelled_and_found_by_its_class(sent: DelayQ) -> None:
 
 
 def test_a_dispatch_that_is_never_sent_warns(manager: Manager) -> None:
-    with pytest.warns(RuntimeWarning, match="'dispatch.close' was made and never sent"):
+    with pytest.warns(RuntimeWarning, match="'dispatch.close' was never sent"):
         CloseOrder(order_id=1).delay("15m")
         gc.collect()
     with warnings.catch_warnings():
@@ -258,5 +258,5 @@ def test_an_option_of_another_queue_is_told_with_the_right_one(option: str, hint
 
 
 def test_a_delay_that_is_none_is_refused_where_it_is_given() -> None:
-    with pytest.raises(InvalidInput, match=r"^delay 3 is no duration"):
+    with pytest.raises(InvalidInput, match=r"^delay 3 is not a duration"):
         CloseOrder(order_id=1).delay(3)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_options_are_inherited_and_a_name_is_not() -> None:
         def handle(self) -> None: ...
 
     assert (Close.job_name, Close.job_options.queue, Close.job_options.tries) == ("Close", "orders", 2)
-    with pytest.raises(InvalidInput, match="has no handle"):
+    with pytest.raises(InvalidInput, match="has no `handle` method"):
         Base(order_id=1).dispatch()
 
 
@@ -99,7 +99,7 @@ def test_an_init_of_its_own_is_refused() -> None:
 
 
 def test_handle_may_take_nothing_but_the_context() -> None:
-    with pytest.raises(InvalidInput, match="takes 2 arguments"):
+    with pytest.raises(InvalidInput, match="has 2 parameters"):
 
         class Two(Job):
             def handle(self, context: JobContext, order_id: int) -> None: ...
@@ -109,7 +109,7 @@ def test_handle_may_take_nothing_but_the_context() -> None:
     ("declared", "told"),
     [
         ({"tries": -1}, "tries is -1"),
-        ({"timeout": "soon"}, "timeout 'soon' is no duration"),
+        ({"timeout": "soon"}, "timeout 'soon' is not a duration"),
         ({"on_timeout": "explode"}, "on_timeout is 'explode'"),
         ({"trys": 3}, "option 'trys', which does not exist. Did you mean tries"),
         ({"deadline": "2026-13-01"}, "deadline"),
@@ -178,7 +178,7 @@ def test_a_job_is_told_that_it_failed(job: Job, caplog: pytest.LogCaptureFixture
     told.clear()
     with pytest.raises(ValueError, match="broken"):
         job.dispatch_sync(id="job-1")
-    assert ("its failed hook raised" in caplog.text) == isinstance(job, FailingTwice)
+    assert ("its `failed` hook raised" in caplog.text) == isinstance(job, FailingTwice)
     if not isinstance(job, FailingTwice):
         assert told == [(int(isinstance(job, Failing)), "ValueError('broken')")]
 
@@ -196,5 +196,5 @@ def test_a_local_run_returns_how_the_job_ended() -> None:
             self.release("1m")
 
     assert "RunAgain" in repr(Releases().dispatch_sync().outcome)
-    with pytest.raises(DelayqError, match="no envelope"):
+    with pytest.raises(DelayqError, match="not an envelope"):
         run(b"{")

@@ -255,7 +255,7 @@ def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(
     run_loops([bad, good], clock.wait, lambda: clock.now >= 103, clock=clock)
     assert bad.called_at == [100, 101, 102]
     assert len(good.called_at) == 12
-    assert caplog.messages == ["Failing: why"]
+    assert caplog.messages == ["Failing failed: why"]
 
 
 def test_a_loop_that_can_never_work_ends_all(caplog: pytest.LogCaptureFixture) -> None:

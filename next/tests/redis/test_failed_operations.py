@@ -115,7 +115,7 @@ def test_a_group_is_chosen_by_its_signature(grouped: Any) -> None:
     assert [job.id for job in grouped.iter_failed("orders", signature=signature)] == ["a", "c"]
     assert [answer.id for answer in grouped.retry_failed("orders", signature=signature)] == ["a", "c"]
     assert [job.id for job in grouped.iter_failed("orders")] == ["b"]
-    with pytest.raises(InvalidInput, match="signature 'x' is no signature"):
+    with pytest.raises(InvalidInput, match="signature 'x' is not a signature"):
         list(grouped.iter_failed("orders", signature="x"))
 
 

@@ -318,7 +318,7 @@ def test_a_full_server_takes_no_job_and_still_lets_one_go(client: Any, server: r
 def test_a_key_of_another_type_is_told_and_nothing_is_written(client: Any, server: redis.Redis) -> None:
     server.set("test:{default}:entries", "no hash")
     with pytest.raises(
-        CallRefused, match=r"refused schedule in the queue .*: WRONGTYPE .* value. A key of this queue was overwritten"
+        CallRefused, match=r"refused schedule in the queue .*: WRONGTYPE .* value. Another program overwrote"
     ):
         client.schedule("n", delay="1h")
     assert sorted(server.keys()) == ["test:queues", "test:{default}:entries"]

@@ -78,7 +78,7 @@ def test_a_wake_up_ends_a_blocked_read(url: str, server: redis.Redis) -> None:
 def test_a_server_that_does_not_answer_is_given_up(url: str, server: redis.Redis) -> None:
     leaf = BlockingLeaf(Address(url))
     connection = drive(leaf.send(b"*3\r\n$5\r\nBLPOP\r\n$7\r\nnothing\r\n$1\r\n5\r\n"))
-    with pytest.raises(ConnectionLost, match="no answer came in time"):
+    with pytest.raises(ConnectionLost, match="no reply came in time"):
         drive(leaf.receive(connection, 1))
     assert connection._sock is None
 
@@ -87,7 +87,7 @@ def test_an_answer_that_comes_too_late_is_given_to_no_other_call(url: str, serve
     async def scene() -> None:
         leaf = AsyncioLeaf(Address(url))
         connection = await leaf.send(b"*3\r\n$5\r\nBLPOP\r\n$4\r\nlist\r\n$1\r\n9\r\n")
-        with pytest.raises(ConnectionLost, match="no answer came in time"):
+        with pytest.raises(ConnectionLost, match="no reply came in time"):
             await leaf.receive(connection, 1)
         assert not connection.is_connected
         server.rpush("list", "late")

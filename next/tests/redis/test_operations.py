@@ -103,7 +103,7 @@ def test_what_is_no_spec_is_refused_before_anything_is_sent(client: Any, specs: 
 
 
 def test_a_spec_that_breaks_a_rule_is_named_by_its_position(client: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^specs\[1\]: delay 'soon' is no duration\. Write 500ms") as refused:
+    with pytest.raises(InvalidInput, match=r"^specs\[1\]: delay 'soon' is not a duration\. Write 500ms") as refused:
         client.schedule_many([JobSpec(name="n"), JobSpec(name="n", delay="soon")])
     assert refused.value.field == "delay"
     assert client.queues() == []

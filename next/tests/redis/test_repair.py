@@ -66,7 +66,7 @@ def test_a_server_that_lost_its_data_is_told_once(
     for _ in range(3):
         keeper.repair("orders")
     (record,) = caplog.records
-    assert "queue orders began anew: the sum of its counters fell from 1 to 0" in record.getMessage()
+    assert "queue orders was reset: the sum of its counters fell from 1 to 0" in record.getMessage()
 
 
 def test_what_a_plain_consumer_acknowledged_is_closed(queue: QueueOnServer, server: redis.Redis) -> None:

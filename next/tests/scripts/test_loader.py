@@ -24,7 +24,7 @@ def test_the_manual_becomes_declarations() -> None:
 
 
 def test_arguments_are_given_by_their_declared_names() -> None:
-    with pytest.raises(TypeError, match=r"renew\.lua takes \('consumer',\), not \('worker',\)"):
+    with pytest.raises(TypeError, match=r"renew\.lua has the arguments \('consumer',\), not \('worker',\)"):
         script_call(load("renew"), (), str, repeatable=True, worker="dq:a:1:x")
 
 

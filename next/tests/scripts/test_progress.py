@@ -36,7 +36,7 @@ def test_only_the_owner_of_a_job_reports(queue: QueueOnServer) -> None:
 def test_half_a_row_is_refused(queue: QueueOnServer) -> None:
     (job,) = queue.reserve("job")
     call = queue_call("progress", queue.keys, "orders", list, now="", rows=[("job", job.entry, b"{")])
-    with queue.unchanged(), pytest.raises(BackendError, match="come rows of"):
+    with queue.unchanged(), pytest.raises(BackendError, match="complete rows of"):
         queue.run(msgspec.structs.replace(call, words=call.words[:-1]))
 
 

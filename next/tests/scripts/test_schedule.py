@@ -252,7 +252,7 @@ def test_half_a_row_is_refused_before_anything_is_written(queue: QueueOnServer, 
         producer.replace(queue.keys, "orders", jobs, word="replaced", lease_ms=LEASE, token="t"),
     ]
     for call in calls:
-        with queue.unchanged(), pytest.raises(BackendError, match="come rows of"):
+        with queue.unchanged(), pytest.raises(BackendError, match="complete rows of"):
             queue.run(msgspec.structs.replace(call, words=call.words[:-missing]))
 
 

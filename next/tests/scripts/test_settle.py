@@ -180,7 +180,7 @@ def _calls(queue: QueueOnServer, job: Delivery) -> dict[str, Call[Any]]:
 @pytest.mark.parametrize("script", ["ack", "release", "fail", "hand_back"])
 def test_half_a_row_settles_nothing(queue: QueueOnServer, job: Delivery, script: str) -> None:
     call = _calls(queue, job)[script]
-    with queue.unchanged(), pytest.raises(BackendError, match="come rows of"):
+    with queue.unchanged(), pytest.raises(BackendError, match="complete rows of"):
         queue.run(msgspec.structs.replace(call, words=call.words[:-1]))
 
 

@@ -72,8 +72,8 @@ def test_a_given_lease_may_be_milliseconds() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("LEASE", "soon", "The setting DELAYQ_LEASE cannot be used: value 'soon' is no duration. Write 500ms, 90s,"),
-        ("LEASE", "", "The setting DELAYQ_LEASE cannot be used: value '' is no duration."),
+        ("LEASE", "soon", "The setting DELAYQ_LEASE cannot be used: value 'soon' is not a duration. Write 500ms, 90s,"),
+        ("LEASE", "", "The setting DELAYQ_LEASE cannot be used: value '' is not a duration."),
         ("LEASE", "50ms", "The setting DELAYQ_LEASE cannot be used: Input should be greater than or equal to 100."),
         ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: 'many': Input should be a valid integer"),
         ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: '0': Input should be greater than"),
@@ -81,9 +81,9 @@ def test_a_given_lease_may_be_milliseconds() -> None:
         (
             "QUEUE",
             "two words",
-            "The setting DELAYQ_QUEUE cannot be used: The queue 'two words' has no valid name. Use 1 to 128",
+            "The setting DELAYQ_QUEUE cannot be used: The queue name 'two words' is not valid. Use 1 to 128",
         ),
-        ("BACKOFF", "soon", "The setting DELAYQ_BACKOFF cannot be used: backoff 'soon' is no duration. Write 500ms"),
+        ("BACKOFF", "soon", "The setting DELAYQ_BACKOFF cannot be used: backoff 'soon' is not a duration. Write 500ms"),
         (
             "DURABILITY",
             "disk",

@@ -152,12 +152,12 @@ def test_what_is_given_goes_before_the_table_of_the_connection(folder: Path) -> 
             "lease = 30",
             "The setting lease in FILE cannot be used: 30 is not a duration. Write it with its unit, such as",
         ),
-        ('lease = "soon"', "The setting lease in FILE cannot be used: value 'soon' is no duration. Write 500ms,"),
+        ('lease = "soon"', "The setting lease in FILE cannot be used: value 'soon' is not a duration. Write 500ms,"),
         ('tries = "many"', "The setting tries in FILE cannot be used: 'many': Input should be a valid integer"),
         ("routes = 3", "The setting routes in FILE cannot be used: 3: Input should be a valid dictionary."),
         (
             '[routes]\n"order.*" = "two words"',
-            "The setting routes.order.*.queue in FILE cannot be used: The queue 'two words' has no valid name.",
+            "The setting routes.order.*.queue in FILE cannot be used: The queue name 'two words' is not valid.",
         ),
         (
             '[connections.a]\ndriver = "s3cret"',

@@ -44,7 +44,7 @@ def test_a_step_that_was_not_due_does_not_end_an_outage(
             supervisor.turn()
     assert [record.getMessage() for record in caplog.records] == [
         "the step 'FakeRole' of the supervisor failed: away",
-        "the step 'FakeRole' of the supervisor failed: it works again",
+        "this error has ended: the step 'FakeRole' of the supervisor failed",
     ]
 
 

@@ -1,4 +1,4 @@
-"""A call of Redis as a value: what to send, how to read the answer, and whether it may be sent twice."""
+"""A call of Redis as a value: the command, the function that reads its reply, and whether it may be sent twice."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,20 +16,23 @@ Word = str | bytes | int
 Parse = Callable[[Any], T]
 
 MAX_ROWS: Final = 250
-"""Jobs in one call: more would hold the server for longer than other clients like to wait."""
+"""Jobs in one call. More jobs would block the server too long for other clients."""
 
 MAX_BYTES: Final = 1_000_000
-"""Payload in one call, but one job at least."""
+"""Bytes of payloads in one call. A single job may be larger."""
 
 _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
-    """One command. `parse` reads the raw RESP2 reply, in which all text is bytes.
+    """One command.
 
-    `repeatable`: sent twice, it has the effect of being sent once, and the answers agree. `reads_only`: it changes
-    nothing, so a lost answer leaves nothing unknown.
-    `script` is set when the command is an EVALSHA, so that the executor can send the text to a server that lacks it.
+    * `words`: the command and its arguments.
+    * `parse`: converts the raw RESP2 reply. All text in the reply is bytes.
+    * `repeatable`: True if the call is idempotent, that is, if sending it twice has the same effect and the same reply
+      as sending it once.
+    * `script`: the script of an EVALSHA, so that the executor can send its text to a server that does not have it.
+    * `reads_only`: True if the call changes nothing, so that a lost reply does no harm.
     """
 
     words: tuple[Word, ...]
@@ -40,25 +43,25 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return what to call it in a message: the script or the command, and the queue."""
+        """The name of the call in messages: the script or command, and the queue."""
         name = self.script.name if self.script else str(self.words[0])
         queue = next((found[1] for word in self.words[:4] if (found := _QUEUE.search(str(word)))), "")
         return f"{name} in the queue {queue}" if queue else name
 
     def words_with_text(self) -> tuple[Word, ...]:
-        """Return the EVAL that does the same as this EVALSHA; of a plain command its own words."""
+        """Return the EVAL that is equivalent to this EVALSHA. A call without a script returns its own words."""
         if self.script is None:
             return self.words
         return ("EVAL", self.script.text, *self.words[2:])
 
 
 def command(*words: Word, parse: Parse[T], repeatable: bool = True) -> Call[T]:
-    """Call a plain command."""
+    """Return a call of a plain command."""
     return Call(words, parse, repeatable)
 
 
 def read(*words: Word, parse: Parse[T]) -> Call[T]:
-    """Call a plain command that changes nothing."""
+    """Return a call of a plain command that changes nothing."""
     return Call(words, parse, True, reads_only=True)
 
 
@@ -72,9 +75,9 @@ def script_call(
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
 ) -> Call[T]:
-    """Call a script. `arguments` are given by the names that its manual declares; `rows` follow them.
+    """Return a call of a script. `arguments` have the names that its manual declares; `rows` follow them.
 
-    Raises TypeError when a name is missing or unknown, so a call in the wrong order cannot be written.
+    Raises TypeError for a missing or unknown name. Names prevent calls with arguments in the wrong order.
     """
     return Call(_words(script, keys, arguments, rows), parse, repeatable, script, reads_only)
 
@@ -92,7 +95,10 @@ def queue_call(
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
 ) -> Call[T]:
-    """Call a script on the keys of one queue. `token` names this call, for a script with the key `once`."""
+    """Return a call of a script with the keys of one queue.
+
+    `token` identifies this call, so that a script with the key `once` can recognise it when it is sent again.
+    """
     script = load(name)
     of_script = keys.of_script(script, queue)
     if token:
@@ -110,13 +116,13 @@ def _words(
     except KeyError:
         ordered = []
     if len(ordered) != len(arguments):
-        raise TypeError(f"{script.name}.lua takes {script.arguments}, not {tuple(arguments)}")
+        raise TypeError(f"{script.name}.lua has the arguments {script.arguments}, not {tuple(arguments)}")
     flat = [value for row in rows for value in row]
     return ("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat)
 
 
 def value_of(outcome: T | BackendError) -> T:
-    """Return the value of one call of a trip, or raise its error."""
+    """Return the value of one call of a round trip, or raise its error."""
     if isinstance(outcome, BackendError):
         raise outcome
     return outcome

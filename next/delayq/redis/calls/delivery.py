@@ -1,4 +1,4 @@
-"""Calls of workers, movers and janitors that move jobs."""
+"""Calls of workers, movers and janitors that move jobs from one state to another."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,7 +22,7 @@ from delayq.redis.keys import GROUP, Keys
 PROMOTE_LIMIT: Final = 500
 RECLAIM_LIMIT: Final = 250
 MAX_HAND_BACK: Final = 100
-"""The rows of which one call of hand_back looks at most."""
+"""One call of `hand_back` handles at most this many rows."""
 
 PENDING_PAGE: Final = 500
 """Deliveries in one page of `read_pending`. A shorter page is the last one."""
@@ -34,17 +34,17 @@ PAYLOAD_LOST: Final = failures.encode_open(Failure("PayloadLost", "The payload o
 
 
 STOPPED: Final = 2
-"""The value of `alone` for jobs that a cancel stopped; see ack.lua."""
+"""The value of the argument `alone` of ack.lua for jobs that were cancelled while they ran."""
 
 
 def vanished(max_recoveries: int) -> bytes:
-    """Return the failure of a job whose workers vanished too often, without its closing brace."""
+    """Return the failure of a job whose workers vanished too often: JSON without its closing brace."""
     message = f"The worker vanished {max_recoveries + 1} times while it ran this job."
     return failures.encode_open(Failure("WorkerVanished", message))
 
 
 def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit: int = PROMOTE_LIMIT) -> Call[Promoted]:
-    """Append the jobs that are due to the stream."""
+    """Append due jobs to the stream."""
     return queue_call(
         "promote",
         keys,
@@ -59,7 +59,7 @@ def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit:
 
 
 def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that are done. Returns a SettleAnswer for each."""
+    """Settle finished jobs. The call returns a SettleAnswer for each."""
     return queue_call(
         "ack",
         keys,
@@ -72,7 +72,7 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
 
 
 def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that ended because a cancel asked them to stop. Returns a SettleAnswer for each."""
+    """Settle jobs that ended because a cancel asked them to stop. The call returns a SettleAnswer for each."""
     return queue_call(
         "ack",
         keys,
@@ -85,7 +85,7 @@ def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: s
 
 
 def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that are to run again later. Returns a SettleAnswer for each."""
+    """Settle jobs that run again later. The call returns a SettleAnswer for each."""
     return queue_call(
         "release",
         keys,
@@ -99,7 +99,7 @@ def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = 
 
 
 def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that are given up. Returns a SettleAnswer for each."""
+    """Settle jobs that have failed. The call returns a SettleAnswer for each."""
     return queue_call(
         "fail",
         keys,
@@ -114,16 +114,17 @@ def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") 
 def hand_back(
     keys: Keys, queue: str, held: Sequence[DeliveryRef], *, unheld: bool = False, now_ms: str = ""
 ) -> Call[list[bool]]:
-    """Give back jobs that were not started. The answer may be shorter than `held`: call again with the rest.
+    """Hand back jobs that were not started. The call returns True for each job that was handed back.
 
-    `unheld`: the janitor found that no worker holds them.
+    The list may be shorter than `held`. Then call again with the remaining jobs. `unheld`: the caller is the janitor,
+    and no worker holds the jobs.
     """
     rows = [(job.id, job.entry) for job in held]
     return queue_call("hand_back", keys, queue, _read_settled, now=now_ms, unheld=int(unheld), rows=rows)
 
 
 def renew(keys: Keys, queue: str, consumer: str, held: Sequence[DeliveryRef]) -> Call[Renewed]:
-    """Begin the leases of these jobs anew, and record the consumer as one of delayq's."""
+    """Renew the leases of these jobs, and record that the consumer belongs to delayq."""
 
     def parse(reply: list[Any]) -> Renewed:
         lease_ms, pending, _, asked = reply
@@ -136,7 +137,7 @@ def renew(keys: Keys, queue: str, consumer: str, held: Sequence[DeliveryRef]) ->
 def reclaim(
     keys: Keys, queue: str, *, max_recoveries: int, limit: int = RECLAIM_LIMIT, now_ms: str = ""
 ) -> Call[Reclaimed]:
-    """Take back the jobs whose lease is over. Not repeatable: the second answer would count others."""
+    """Redeliver the jobs whose lease has expired. The call is not repeatable: a second reply would count other jobs."""
     return queue_call(
         "reclaim",
         keys,
@@ -153,15 +154,15 @@ def reclaim(
 
 
 FAILED: Final = 2
-"""The answer of `recover` for a job that failed."""
+"""The answer of `recover` for a job that failed, because its workers vanished too often."""
 
 
 def recover(
     keys: Keys, queue: str, held: Sequence[DeliveryRef], *, max_recoveries: int, now_ms: str = ""
 ) -> Call[list[int]]:
-    """Take back these jobs, whose process is known to be dead: 1 = ready again, 2 = failed, 0 = fenced, for each.
+    """Redeliver these jobs of a dead process. The call returns a number for each: 1 = ready, 2 = failed, 0 = fenced.
 
-    The answer may be shorter than `held`: call again with the rest. `held` must not be empty.
+    The list may be shorter than `held`. Then call again with the remaining jobs. `held` must not be empty.
     """
     return queue_call(
         "reclaim",
@@ -181,29 +182,30 @@ def recover(
 def progress(
     keys: Keys, queue: str, reports: Sequence[tuple[DeliveryRef, bytes]], *, now_ms: str = ""
 ) -> Call[list[bool]]:
-    """Store how far running jobs are: JSON objects that are not empty."""
+    """Store the progress of running jobs. Each report is a JSON object that is not empty."""
     rows = [(job.id, job.entry, report[:-1]) for job, report in reports]
     return queue_call("progress", keys, queue, _read_settled, now=now_ms, rows=rows)
 
 
 def read_new(keys: Keys, queue: str, consumer: str, limit: int) -> Call[list[Delivery]]:
-    """Take up to `limit` undelivered jobs.
+    """Read up to `limit` undelivered jobs.
 
-    Not repeatable: deliveries of a lost answer stay in the consumer's pending list, and `read_pending` finds them.
+    The call is not repeatable, because a second call would deliver other jobs. If the reply is lost, its jobs stay in
+    the pending list of the consumer, where `read_pending` finds them.
     """
     tail = ("STREAMS", keys.of_queue(queue, "stream"), ">")
     return _read_group([queue], consumer, limit, tail, repeatable=False)
 
 
 def wait_new(keys: Keys, queues: Sequence[str], consumer: str, timeout_ms: int) -> Call[list[Delivery]]:
-    """Wait up to `timeout_ms` for one job of any of the queues."""
+    """Wait up to `timeout_ms` milliseconds for one job from any of the queues."""
     streams = [keys.of_queue(queue, "stream") for queue in queues]
     tail: tuple[str | int, ...] = ("BLOCK", timeout_ms, "STREAMS", *streams, *[">" for _ in streams])
     return _read_group(queues, consumer, 1, tail, repeatable=False)
 
 
 def read_pending(keys: Keys, queue: str, consumer: str, *, after: str = FIRST_PENDING) -> Call[list[Delivery]]:
-    """Read a page of the jobs that were delivered to a consumer and are not settled: those behind the entry `after`."""
+    """Read a page of the jobs that were delivered to a consumer and are not settled, from behind the entry `after`."""
     tail = ("STREAMS", keys.of_queue(queue, "stream"), after)
     return _read_group([queue], consumer, PENDING_PAGE, tail, repeatable=True)
 
@@ -230,8 +232,8 @@ _OURS: Final = [b"id", b"job", b"due", b"recoveries"]
 def _read_entry(queue: str, entry: bytes, fields: list[bytes] | None) -> Delivery:
     """Read one entry of the stream.
 
-    An entry that has gone comes back without fields, one of foreign hands with odd ones. Neither may fail the reading
-    of the others: it becomes a delivery without id or without envelope.
+    A deleted entry has no fields, and an entry of another program may have any fields. Such an entry becomes a delivery
+    without id or envelope, so that the other entries can still be read.
     """
     if fields is not None and fields[::2] == _OURS and fields[7].isdigit():
         _, job_id, _, envelope, _, due, _, recoveries = fields

@@ -1,4 +1,4 @@
-"""Calls that look and change nothing: one job, pages of jobs, counts."""
+"""Read-only calls: one job, pages of jobs, counts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,7 +19,7 @@ from delayq.redis.scripts import load
 
 MAX_PAGE: Final = 500
 DAYS_KEPT: Final = 90
-"""Days of which a queue keeps a row; see activity_record.lua."""
+"""Number of days in the history of a queue; see activity_record.lua."""
 
 _DAY_MS: Final = 86_400_000
 
@@ -27,7 +27,7 @@ _IN_SETS: Final = ("scheduled", "failed", "completed")
 
 
 def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
-    """Read everything that is known about one job; None when its id is unknown."""
+    """Read all facts about one job. The call returns None if its id is unknown."""
     return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), reads_only=True, id=job_id)
 
 
@@ -56,7 +56,7 @@ def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) 
 
 
 def failures_of(keys: Keys, queue: str, jobs: Sequence[JobInfo]) -> Call[list[JobInfo]]:
-    """Read the failures of failed jobs, and return the jobs with them."""
+    """Read the failure records of jobs. The call returns the jobs, completed with these records."""
 
     def parse(reply: list[bytes | None]) -> list[JobInfo]:
         return [
@@ -73,7 +73,7 @@ def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
 
 
 def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int]]:
-    """Count the scheduled jobs due before the first bound, between each two, and from the last one on."""
+    """Count the scheduled jobs that are due before the first bound, between two bounds each, and from the last on."""
     scheduled = keys.of_queue(queue, "scheduled")
     edges = ["-inf", *[str(bound) for bound in bounds_ms], "+inf"]
     return [
@@ -83,7 +83,7 @@ def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int
 
 
 def history(keys: Keys, queue: str, *, days: int, now_ms: int) -> Call[list[DayCounts]]:
-    """Read what happened on each of the last days, the oldest first. A row that cannot be read is left out."""
+    """Read the counts of each of the last days, the oldest day first. Unreadable rows are skipped."""
     today = now_ms // _DAY_MS
     first = today - days + 1
 
@@ -96,7 +96,7 @@ def history(keys: Keys, queue: str, *, days: int, now_ms: int) -> Call[list[DayC
 
 
 def list_queues(keys: Keys) -> Call[list[str]]:
-    """Read the names of all queues, sorted. What is no name of a queue was put on the list by foreign hands."""
+    """Read the sorted names of all queues. Invalid names, which other programs may have added, are skipped."""
 
     def parse(reply: list[bytes]) -> list[str]:
         names = [name.decode("utf-8", "replace") for name in reply]
@@ -156,7 +156,7 @@ def _envelope(raw: bytes) -> envelopes.Envelope | None:
 
 
 def _json(raw: bytes) -> Any:
-    """Decode what a worker wrote; a text that is no JSON is shown as it is."""
+    """Decode a JSON value that a worker has written. Other text is returned as it is; None for b''."""
     if not raw:
         return None
     try:
@@ -171,7 +171,7 @@ def _day_counts(day: int, row: dict[str, Any]) -> DayCounts:
 
 
 def _time(reply: bytes) -> int | None:
-    """Read a score or a number of ms. Foreign scores may be fractions, or infinite."""
+    """Read a score or a number of ms. Scores of other programs may be fractions or infinite."""
     if not reply:
         return None
     try:

@@ -12,13 +12,16 @@ from delayq.redis.calls.call import Call, queue_call
 from delayq.redis.keys import Keys
 
 ONCE_MS: Final = 60_000
-"""How long the answer to a call with a token is kept for a second sending of the same call."""
+"""How long the server keeps the reply to a call with a token, in ms. A resent call gets this reply again."""
 
 SHARDS: Final = 1
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """The answer for one job, and where the job in its place is now. `id` differs when another job owns its lock."""
+    """The answer for one new job, and the resulting state and due time.
+
+    `id` is the id of the new job, or of the other job that owns its unique key. State and due time belong to this id.
+    """
 
     answer: Answer
     state: State
@@ -27,14 +30,14 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
-    """The answer of an operation on one job: a word, and the new due time, if there is one."""
+    """The answer to `reschedule` or `run_now`, and the new due time, or None if nothing changed."""
 
     answer: Answer
     due_ms: int | None = None
 
 
 class RetryAnswer(msgspec.Struct, frozen=True, gc=False):
-    """The answer of `retry`. `owner` is the job that holds the unique key, with `conflict`."""
+    """The answer to `retry`. With "conflict", `owner` is the id of the job that owns the unique key."""
 
     answer: Literal["scheduled", "changed", "conflict", "refused", "unknown"]
     due_ms: int | None
@@ -53,10 +56,11 @@ def schedule(
     once_ms: int = ONCE_MS,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Store new jobs of one queue, which is listed already. The answers are in the order of the jobs.
+    """Store new jobs of one queue, which must already be on the list of queues. The call returns an answer for each.
 
-    `token` names this call. With one, the first answer is kept for `once_ms` and repeated when the call is sent again;
-    a job that may be over by then needs it, because a second call would create it anew.
+    `token` identifies this call: the server keeps the first reply for `once_ms`, and returns it again if the call is
+    resent. Pass a token if a job may have ended before the call is resent, because the second call would create the job
+    again.
     """
     return queue_call(
         "schedule",
@@ -86,7 +90,10 @@ def replace(
     token: str,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Store jobs in the place of those that have their ids, or give these a new due time."""
+    """Schedule jobs even if their ids are taken.
+
+    With "replaced", an existing job gets the new envelope and due time; with "postponed", only the new due time.
+    """
     return queue_call(
         "replace",
         keys,
@@ -114,7 +121,10 @@ def cancel(
     token: str,
     now_ms: str = "",
 ) -> Call[Answer]:
-    """Cancel a job that no worker was given; with a `failure` (JSON without its closing brace) archive it instead."""
+    """Cancel a job that is not delivered yet. With `running`, also ask a running job to stop.
+
+    With a `failure` (JSON without its closing brace), the job is archived, that is, moved to the failed jobs.
+    """
     return queue_call(
         "cancel",
         keys,
@@ -141,7 +151,7 @@ def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = 
 
 
 def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str = "") -> Call[Moved]:
-    """End the wait of a job. Not repeatable: the second answer may be `running`."""
+    """Make a scheduled job ready now. The call is not repeatable: the second reply may be `running`."""
     return queue_call(
         "run_now",
         keys,
@@ -159,7 +169,7 @@ def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str
 def retry(
     keys: Keys, queue: str, job_id: str, *, fingerprint: str, envelope: bytes, digest: str, now_ms: str = ""
 ) -> Call[RetryAnswer]:
-    """Give a failed job all its tries again. Not repeatable: the second answer would be `refused`."""
+    """Schedule a failed job again, with no attempts used. The call is not repeatable: a second reply is `refused`."""
     return queue_call(
         "retry",
         keys,
@@ -177,7 +187,7 @@ def retry(
 
 
 def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]:
-    """Drop failed or completed jobs. Not repeatable: the second answer would be `unknown`."""
+    """Delete failed or completed jobs. The call is not repeatable: the second reply would be `unknown`."""
     return queue_call(
         "forget",
         keys,
@@ -191,7 +201,7 @@ def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]
 def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
     if len(reply) != 2 or reply[0] == b"moved":
         return _read_placed(reply)
-    now_ms = int(reply[1])  # the short answer: all jobs were created, and wait
+    now_ms = int(reply[1])  # the short reply, if all jobs were created and are due later
     due_of = {when: int(when) + (now_ms if when[0] == "+" else 0) for when in {job.when for job in jobs}}
     return [Placed("created", "scheduled", due_of[job.when], job.id) for job in jobs]
 
@@ -199,7 +209,7 @@ def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
 def _read_placed(reply: list[Any]) -> list[Placed]:
     if reply[0] == b"moved":
         raise BackendError(
-            f"The queue is spread over {reply[1].decode()} shards, and this release of delayq knows one.",
+            f"The queue has {reply[1].decode()} shards, but this release of delayq supports only one.",
             hint="Use a queue without shards.",
         )
     answers = iter(reply[1:])

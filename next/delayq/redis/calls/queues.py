@@ -1,4 +1,4 @@
-"""Calls that change queues, and what holds for all workers."""
+"""Calls that change queues, and the switches for all workers."""
 
 from typing import Any, Literal
 
@@ -12,13 +12,13 @@ from delayq.redis.scripts import load
 Switch = Literal["", "pause", "maintenance", "restart"]
 
 UNTIL_ENDED = 0
-"""The length of a pause or a maintenance that only an order ends."""
+"""The value of `for_ms` for a pause or maintenance without end."""
 END = -1
-"""The length that ends a pause or a maintenance."""
+"""The value of `for_ms` that ends a pause or maintenance."""
 
 
 class Configured(msgspec.Struct, frozen=True, gc=False):
-    """The settings of a queue, and how many jobs it holds. `shards` is 0 before the first job."""
+    """The settings of a queue and its number of jobs. `shards` is 0 before the first job."""
 
     lease_ms: int
     shards: int
@@ -26,7 +26,7 @@ class Configured(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holds(msgspec.Struct, frozen=True, gc=False):
-    """The contents of a queue that keep it from being removed."""
+    """The number of jobs and records in a queue. A queue with a number above 0 cannot be removed."""
 
     scheduled: int
     in_stream: int
@@ -37,17 +37,20 @@ class Holds(msgspec.Struct, frozen=True, gc=False):
 
 
 def list_queue(keys: Keys, queue: str) -> Call[bool]:
-    """Add a queue to the list of all queues, where movers and janitors find it. The answer says whether it is new."""
+    """Add a queue to the list of all queues, where movers and janitors find it. The call returns True if it is new."""
     return command("SADD", keys.queues, queue, parse=bool)
 
 
 def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
-    """Take a queue off the list of all queues."""
+    """Remove a queue from the list of all queues. The call returns True if it was on the list."""
     return command("SREM", keys.queues, queue, parse=bool)
 
 
 def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
-    """Pause a queue for some time, UNTIL_ENDED, or resume it with END. Answers until when, epoch ms."""
+    """Pause a queue for `for_ms`, or for UNTIL_ENDED, or resume it with END.
+
+    The call returns the end of the pause in epoch ms; 0 = until it is resumed, -1 = not paused.
+    """
     return queue_call(
         "pause",
         keys,
@@ -62,7 +65,7 @@ def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "
 
 
 def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "", now_ms: str = "") -> Call[Control]:
-    """Read or set what holds for all workers."""
+    """Read the switches for all workers. With `what`, set this switch first."""
     return script_call(
         load("control"),
         (keys.control,),
@@ -77,14 +80,17 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
 
 
 def clear(keys: Keys, queue: str, *, limit: int = 500) -> Call[int]:
-    """Drop jobs that wait, up to `limit`. Answers how many, so it is not repeatable; call it until that is 0."""
+    """Delete up to `limit` waiting jobs. The call returns their number; call it until this is 0.
+
+    The call is not repeatable, because the second reply would count other jobs.
+    """
     return queue_call("clear", keys, queue, int, repeatable=False, limit=limit, queue=queue, wake=keys.wake)
 
 
 def configure(
     keys: Keys, queue: str, *, default_lease_ms: int, lease_ms: int | None = None, shards: int | None = None
 ) -> Call[Configured]:
-    """Set what a queue keeps for itself. The number of shards changes only while the queue holds no job."""
+    """Set the lease and shards of a queue. The number of shards can change only while the queue has no jobs."""
     return queue_call(
         "queue_configure",
         keys,
@@ -97,7 +103,7 @@ def configure(
 
 
 def remove(keys: Keys, queue: str, *, look: bool) -> Call[Holds]:
-    """Forget a queue that holds nothing; with `look` only count what it holds."""
+    """Remove an empty queue, and return the number of jobs and records in it. With `look`, only return the numbers."""
     return queue_call("queue_remove", keys, queue, lambda reply: Holds(*reply), reads_only=look, look=int(look))
 
 

@@ -1,4 +1,4 @@
-"""Calls of the janitor and the relay: what keeps a queue whole, and what follows the end of jobs."""
+"""Calls of the janitor, which repair and clean up a queue, and calls of the relay, which read its outbox."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -17,7 +17,10 @@ Verdict = Literal["acked", "again", "garbage"]
 
 
 class Tidied(msgspec.Struct, frozen=True, gc=False):
-    """The counts of a queue, after its stream, group and meta were repaired. `counted`: the sum of all counters."""
+    """The counts of a queue, after its stream, group and `meta` were repaired.
+
+    `regrouped`: 1 if the consumer group was repaired. `counted`: the sum of all counters. `is_new`: 1 for a new queue.
+    """
 
     lease_ms: int
     in_stream: int
@@ -34,13 +37,16 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a sum is wrong, or a lock has lost its other half. No script can cause that."""
+        """True if the counts do not match, or if a row of `unique` was lost. No script can cause this."""
         placed = self.scheduled + self.entries + self.failed + self.completed
         return self.in_stream != self.entries or placed != self.jobs or self.locks > self.unique
 
 
 class OutsideAck(msgspec.Struct, frozen=True, gc=False):
-    """A delivered entry that is no longer pending."""
+    """A delivered entry that is not pending any more, and the verdict on it; see outside_acks.lua.
+
+    "acked": a plain consumer acknowledged the job. "again": no worker holds the job. "garbage": the entry is not a job.
+    """
 
     entry: str
     id: str
@@ -48,7 +54,11 @@ class OutsideAck(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
-    """One page of them. `after` is '' at the end of the pass. All later pages need the `marks` of the first page."""
+    """One page of delivered entries that are not pending any more.
+
+    `after` is an argument for the next page; it is '' on the last page. All later pages of the pass need the `marks` of
+    the first page.
+    """
 
     after: str
     marks: str
@@ -56,7 +66,7 @@ class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pruned(msgspec.Struct, frozen=True, gc=False):
-    """How many were forgotten."""
+    """The number of deleted completed jobs, failed jobs and windows of unique keys."""
 
     completed: int
     failed: int
@@ -64,7 +74,7 @@ class Pruned(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowUp(msgspec.Struct, frozen=True, gc=False):
-    """The end of a job, from the outbox. `ended` is done, failed or cancelled; `failure` may be b''."""
+    """A job-end record from the outbox. `ended` is done, failed or cancelled. `failure` is JSON, or b'' without one."""
 
     entry: str
     ended: str
@@ -73,7 +83,7 @@ class FollowUp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outbox(msgspec.Struct, frozen=True, gc=False):
-    """A page of the outbox. `is_held`: another relay is at it."""
+    """One page of the outbox. `is_held`: another relay has reserved the outbox, so `rows` is empty."""
 
     is_held: bool
     is_more: bool
@@ -81,14 +91,17 @@ class Outbox(msgspec.Struct, frozen=True, gc=False):
 
 
 def tidy(keys: Keys, queue: str, *, lease_ms: int) -> Call[Tidied]:
-    """Give a queue the stream, group and meta that it lacks, and take the two sums."""
+    """Create the missing stream, group or `meta` of a queue, and return the number of jobs in each state."""
     return queue_call("tidy", keys, queue, lambda reply: Tidied(*reply), lease_ms=lease_ms)
 
 
 def outside_acks(
     keys: Keys, queue: str, *, after: str = FROM_START, marks: str = "", scope: Literal["delivered", "all"]
 ) -> Call[OutsideAcks]:
-    """Read one page of delivered entries that are no longer pending. Settle it before the next one."""
+    """Read one page of delivered entries that are not pending any more. Handle each page before you read the next one.
+
+    With the scope "all", the page also contains undelivered entries that are garbage.
+    """
 
     def parse(reply: list[bytes]) -> OutsideAcks:
         next_after, next_marks, *rest = (word.decode("utf-8", "replace") for word in reply)
@@ -100,20 +113,27 @@ def outside_acks(
 
 
 def mend(keys: Keys, queue: str, job_ids: Sequence[bytes], *, now_ms: str = "") -> Call[list[str]]:
-    """Repair some ids, so that each has one place and a payload. A shorter answer: call again with the rest."""
+    """Repair jobs, so that each is in exactly one state and has a payload. The call returns a word for each id.
+
+    The list may be shorter than `job_ids`. Then call again with the remaining ids. mend.lua explains the words.
+    """
     rows = [(job_id,) for job_id in job_ids]
     return queue_call("mend", keys, queue, _read_words, now=now_ms, queue=queue, lost=PAYLOAD_LOST, rows=rows)
 
 
 def bury(keys: Keys, queue: str, garbage: Sequence[tuple[str, bytes]], *, now_ms: str = "") -> Call[list[str]]:
-    """Move entries that are no jobs, each with its failure, to the failed. A shorter answer: call again."""
+    """Move stream entries that are not jobs to the failed jobs. The call returns a word for each.
+
+    `garbage` contains the id and the failure of each entry. The list may be shorter than `garbage`. Then call again
+    with the remaining rows. bury.lua explains the words.
+    """
     return queue_call("bury", keys, queue, _read_words, now=now_ms, rows=garbage)
 
 
 def prune(
     keys: Keys, queue: str, *, keep_failed_ms: int, windows: Sequence[bytes] = (), now_ms: str = ""
 ) -> Call[Pruned]:
-    """Forget what was kept long enough. `windows` of unique keys are dropped when they are over."""
+    """Delete completed and failed jobs that were kept long enough, and those `windows` of unique keys that are over."""
     return queue_call(
         "prune",
         keys,
@@ -127,14 +147,14 @@ def prune(
 
 
 def remove_consumer(keys: Keys, queue: str, consumer: str, *, idle_ms: int) -> Call[bool]:
-    """Remove a consumer that holds nothing and was idle for so long; 0 = it removes itself."""
+    """Remove a consumer that has no pending entries and was idle for `idle_ms`; 0 = the consumer removes itself."""
     return queue_call("consumer_remove", keys, queue, bool, consumer=consumer, idle_ms=idle_ms)
 
 
 def read_outbox(
     keys: Keys, queue: str, *, relay: str, hold_ms: int, after: str = FROM_START, now_ms: str = ""
 ) -> Call[Outbox]:
-    """Read the ends of jobs that a relay has to follow up."""
+    """Read one page of job-end records, and reserve the outbox for this relay for `hold_ms`."""
 
     def parse(reply: list[Any]) -> Outbox:
         rows = [_follow_up(entry, fields) for entry, fields in zip(reply[2::2], reply[3::2], strict=True)]
@@ -146,12 +166,12 @@ def read_outbox(
 
 
 def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:
-    """Take rows out of the outbox that were relayed."""
+    """Remove relayed records from the outbox. The call returns their number."""
     return queue_call("outbox_ack", keys, queue, int, rows=[(entry,) for entry in entries])
 
 
 def record_activity(keys: Keys, queue: str, *, now_ms: str = "") -> Call[int]:
-    """Add the steps of the counters to the rows of this minute and this day."""
+    """Add the growth of the counters since the last call to the rows of this minute and this day."""
     return queue_call("activity_record", keys, queue, int, repeatable=False, now=now_ms)
 
 

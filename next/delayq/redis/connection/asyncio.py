@@ -1,4 +1,4 @@
-"""The asyncio leaf, over redis-py connections."""
+"""The asyncio leaf, which uses asyncio connections of redis-py."""
 
 import asyncio
 from asyncio import AbstractEventLoop
@@ -14,7 +14,7 @@ from delayq.redis.connection.url import Address
 
 
 class AsyncioLeaf:
-    """Connections by event loop: each request takes an idle one of the running loop or opens another."""
+    """A pool of connections for each event loop. A request takes an idle connection of its loop, or opens a new one."""
 
     def __init__(self, address: Address, *, try_timeout: float = TRY_TIMEOUT) -> None:
         self._address = address
@@ -45,7 +45,7 @@ class AsyncioLeaf:
             raise refused_login(self.where, error) from error
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
-            if isinstance(error.__cause__, ResponseError):  # redis-py wraps what it meets while it connects
+            if isinstance(error.__cause__, ResponseError):  # redis-py wraps errors that occur while it connects
                 raise refused_login(self.where, error.__cause__) from error
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
@@ -56,8 +56,8 @@ class AsyncioLeaf:
     async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
         """Read replies; see Leaf.
 
-        The time is kept here: redis-py answers None when a read with a `timeout` takes too long, which is also how it
-        tells nil, and leaves the connection open with the answer still to come.
+        The timeout is implemented here. After a read with a `timeout` of its own, redis-py returns None, which also
+        means nil, and keeps the connection open although the reply has not come yet.
         """
         try:
             async with asyncio.timeout(block + self._try_timeout):
@@ -72,7 +72,7 @@ class AsyncioLeaf:
         return answers
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep without blocking the event loop."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ class AsyncioLeaf:
             await idle.pop().disconnect()
 
     async def _idle_of_loop(self) -> list[AbstractConnection]:
-        """Return the idle connections of the running loop, after forgetting the loops that are closed."""
+        """Return the idle connections of the running loop. The first call in a loop forgets closed loops."""
         loop = asyncio.get_running_loop()
         if loop not in self._idle:
             for closed in [other for other in self._idle if other.is_closed()]:
@@ -93,7 +93,7 @@ class AsyncioLeaf:
         return self._idle[loop]
 
     async def _close_with_loop(self, idle: list[AbstractConnection]) -> AsyncGenerator[None, None]:
-        """Close connections when their loop ends: asyncio ends the generators that were begun in a loop before it."""
+        """Close the connections when their loop ends. A loop closes its open async generators before it ends."""
         try:
             yield
         finally:
@@ -108,5 +108,5 @@ class AsyncioLeaf:
 
 
 def _has_ended(connection: AbstractConnection) -> bool:
-    """Whether the server closed an idle connection meanwhile, as far as the loop has seen it."""
+    """Return True if the loop has noticed that the server closed this idle connection."""
     return connection._reader is None or connection._reader.at_eof()

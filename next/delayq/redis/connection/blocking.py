@@ -1,4 +1,4 @@
-"""The blocking leaf, over redis-py connections."""
+"""The blocking leaf, which uses blocking connections of redis-py."""
 
 import os
 import select
@@ -14,9 +14,10 @@ from delayq.redis.connection.url import Address
 
 
 class BlockingLeaf:
-    """Connections for threads: each request takes an idle one or opens another.
+    """A pool of connections for threads. A request takes an idle connection, or opens a new one.
 
-    `wake_fd` becomes readable when a signal comes. A read that the server holds back ends then, with WokenUp.
+    `wake_fd`: a file descriptor that becomes readable when a signal arrives. It interrupts a blocking read, which then
+    raises WokenUp.
     """
 
     def __init__(self, address: Address, *, try_timeout: float = TRY_TIMEOUT, wake_fd: int | None = None) -> None:
@@ -67,7 +68,7 @@ class BlockingLeaf:
         return answers
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block this thread."""
         time.sleep(seconds)
 
     async def close(self) -> None:
@@ -76,7 +77,7 @@ class BlockingLeaf:
             self._idle.pop().disconnect()
 
     def _take(self) -> AbstractConnection:
-        """Return an idle connection or a new one. After a fork the parent's connections are left to the parent."""
+        """Return an idle connection or a new one. After a fork, the child does not use the parent's connections."""
         if self._pid != os.getpid():
             self._idle = []
             self._pid = os.getpid()
@@ -90,14 +91,14 @@ class BlockingLeaf:
             connection.disconnect()
 
     def _wait(self, connection: AbstractConnection, timeout: float) -> None:
-        """Wait until the server answers, and no longer than until a signal comes."""
+        """Wait until the server replies. Raises WokenUp if a signal arrives first, and TimeoutError."""
         watched: list[Any] = [connection._sock, *self._wake_fds]
-        poll = select.poll()  # select() refuses descriptors from 1024 on
+        poll = select.poll()  # `select` does not support descriptors above 1023
         for one in watched:
             poll.register(one, select.POLLIN)
         readable = {descriptor for descriptor, _ in poll.poll(timeout * 1000)}
         if not readable:
-            raise TimeoutError("no answer came")
+            raise TimeoutError("no reply came")
         if readable <= set(self._wake_fds):
             os.read(self._wake_fds[0], 4096)
             raise WokenUp
@@ -110,7 +111,7 @@ class BlockingLeaf:
 
 
 def _is_readable(connection: AbstractConnection) -> bool:
-    """Whether there is something to read, which on an idle connection is its end: the server closed it meanwhile."""
+    """Return True if an idle connection has something to read. This means that the server has closed it."""
     watched: Any = connection._sock
     poll = select.poll()
     poll.register(watched, select.POLLIN)

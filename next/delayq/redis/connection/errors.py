@@ -1,4 +1,4 @@
-"""Errors of a server: whether a call is sent again, or which error of delayq is raised."""
+"""Errors of Redis: decides which calls are sent again, and which delayq error is raised for the others."""
 
 import builtins
 import errno
@@ -34,13 +34,13 @@ NOT_READY: Final = {
     "TRYAGAIN": "it is moving these keys to another node",
     "CLUSTERDOWN": "a part of its cluster is missing",
 }
-"""A call that is answered with one of these had no effect, and may work in a moment."""
+"""Error codes, with a text for people. A call with such a reply had no effect, and a retry may succeed soon."""
 
 _HINTS: Final = {
-    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export DIR` shows what the scripts call.",
-    "NOGROUP": "The server lost the queue, or someone removed it; the janitor makes it anew within seconds.",
+    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export DIR` shows the commands of the scripts.",
+    "NOGROUP": "The server lost the queue, or someone removed it; the janitor recreates it within seconds.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
-    "WRONGTYPE": "A key of this queue was overwritten; `TYPE` of its keys shows which one.",
+    "WRONGTYPE": "Another program overwrote a key of this queue; run `TYPE` on its keys to find it.",
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
 }
 
@@ -54,23 +54,23 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
     ReadOnlyError: "READONLY",
     TryAgainError: "TRYAGAIN",
 }
-"""The errors from whose texts redis-py takes the code off."""
+"""Errors of redis-py whose text lacks the error code, and these codes."""
 
 _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
-"""The place in a script where the server met the error, which is of no use to the caller."""
+"""The position in the script at which the error occurred. It does not help the caller."""
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
 
 CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
-"""Raised by redis-py and sockets when there is no connection, or no answer."""
+"""Errors that redis-py and sockets raise without a connection, or without a reply in time."""
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
-"""Raised by redis-py for a reply that is an error. redis-py counts the last two as lost connections."""
+"""Errors that redis-py raises for an error reply. The last two derive from ConnectionError of redis-py."""
 
 
 def error_reply(error: Exception) -> ResponseError:
-    """Return an error reply as a ResponseError with its code, which redis-py takes off."""
+    """Return an error reply as a ResponseError, with the error code if redis-py has removed it."""
     if isinstance(error, BusyLoadingError):
         return ResponseError(f"LOADING {error}")
     if isinstance(error, AuthenticationError):
@@ -80,32 +80,33 @@ def error_reply(error: Exception) -> ResponseError:
 
 
 def code_of(error: ResponseError) -> str:
-    """Return the code of an error reply; '' for one without a known code.
+    """Return the code of an error reply, or '' without a known code.
 
-    redis-py takes some codes off, and a server before 7 puts its own words in front of what a script met.
+    The code may be anywhere in the text, because servers before version 7 put a prefix before errors of scripts.
+    redis-py removes some codes from the text.
     """
     if type(error) in _CODE_OF_TYPE:
         return _CODE_OF_TYPE[type(error)]
     if "ACL failure in script" in str(error) or "The user executing the script" in str(error):
         return "NOPERM"
-    if "unauthenticated" in str(error):  # the answer to a long command before the log-in
+    if "unauthenticated" in str(error):  # the reply to a long command before the login
         return "NOAUTH"
     found = _CODE.search(str(error))
     return found[0] if found else ""
 
 
 def is_not_ready(error: ResponseError) -> bool:
-    """Whether the same call may work in a moment."""
+    """Return True if the same call may succeed soon."""
     return code_of(error) in NOT_READY
 
 
 def is_of_replica(error: ResponseError) -> bool:
-    """Whether the error says that the server is, or has become, a replica."""
+    """Return True if the error means that the server is a replica, or has become one."""
     return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED")
 
 
 def refusal(call: str, error: ResponseError, where: str) -> BackendError:
-    """Return the error to raise when the server at `where` answers a call with an error."""
+    """Return the delayq error for an error reply of the server at `where`. `call` is the name of the call."""
     code = code_of(error)
     if code in NOT_READY:
         return BackendUnavailable(
@@ -121,21 +122,21 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
 
 
 def refused_login(where: str, error: Exception) -> ConfigError:
-    """Return the error to raise when the server at `where` refuses a log-in. Another try would not help."""
+    """Return the error for a login that the server at `where` refused. A retry would not help."""
     return ConfigError(
-        f"Redis at {where} refused the log-in: {str(error).removesuffix('.')}.",
-        hint="Check the user, the password and the number of the database in the url.",
+        f"Redis at {where} refused the login: {str(error).removesuffix('.')}.",
+        hint="Check the user, the password and the database number in the url.",
         field="url",
     )
 
 
 def why_lost(error: BaseException) -> str:
-    """Return in words why there was no connection, or no answer."""
+    """Return the reason for a lost connection or reply, as a text for people."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
-            return "this process has too many open files (EMFILE): raise `ulimit -n`, or close what it no longer needs"
+            return "this process has too many open files (EMFILE); raise `ulimit -n`, or close unused files"
         if isinstance(cause, builtins.TimeoutError | BlockingIOError):
-            return "no answer came in time"
+            return "no reply came in time"
         cause = cause.__cause__ or cause.__context__
     return str(error).removesuffix(".") or type(error).__name__

@@ -1,4 +1,7 @@
-"""The one way to send calls: several in one trip, scripts loaded when needed, sent again only when that is safe."""
+"""Sends all calls to Redis.
+
+The executor sends several calls in one round trip, loads missing scripts, and resends calls only when that is safe.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,14 +19,17 @@ from delayq.redis.connection.leaf import ConnectionLost, Leaf
 T = TypeVar("T")
 
 RETRY_TIMEOUT: Final = 5.0
-"""Seconds after which a call gives up for good."""
+"""How long a failed call is retried, in seconds."""
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 0.5
 
 
 class Started(msgspec.Struct, Generic[T], frozen=True):
-    """Calls in flight: sent, and not answered yet. Without a connection `lost` says why, or there are no calls."""
+    """Calls that were sent and await their replies.
+
+    `connection` is None if sending failed, with the reason in `lost`, or if `calls` is empty.
+    """
 
     calls: Sequence[Call[T]]
     connection: Any
@@ -31,10 +37,13 @@ class Started(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Executor:
-    """Sends calls over a leaf.
+    """Sends calls over a leaf. A round trip has one outcome for each call: a value or an error.
 
-    A trip has one outcome for each call, a value or an error. A call that the server answers with "not ready" had no
-    effect, so it is asked again for up to `retry_timeout` seconds; so is what was not sent, or may be repeated.
+    These calls are sent again, for up to `retry_timeout` seconds:
+
+    * calls that the server answered with "not ready", because they had no effect
+    * calls that were not sent
+    * calls whose reply was lost, if they are repeatable
     """
 
     def __init__(
@@ -50,18 +59,19 @@ class Executor:
         return self._leaf.where
 
     async def run(self, call: Call[T]) -> T:
-        """Send one call and return what its parser makes of the answer; raises CallRefused when it is an error."""
+        """Send one call and return its parsed reply. Raises as `run_all`, and the error of the call."""
         return value_of((await self.run_all((call,)))[0])
 
     async def run_all(
         self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
     ) -> list[T | BackendError]:
-        """Send calls in one trip and return the outcome of each, in order: a value, or the error that it met.
+        """Send calls in one round trip, and return the outcome of each in the same order: a value or an error.
 
-        `block` is how long the server may hold an answer back by order of the call, in seconds. `was_sent`: an earlier
-        try of the same calls may have reached the server.
-        Raises only for the trip as a whole: BackendUnavailable when none of the calls had an effect, because none was
-        sent or all of them only read, and OutcomeUnknown when the answer to calls that were sent was lost.
+        * `block`: how long a blocking command may wait on the server, in seconds.
+        * `was_sent`: an earlier try of the same calls may have reached the server.
+
+        Raises only errors of the whole round trip: BackendUnavailable if no call had an effect, because none was sent
+        or all only read, and OutcomeUnknown if calls were sent but their replies were lost.
         """
         if not calls:
             return []
@@ -70,7 +80,7 @@ class Executor:
         return await self._outcomes(calls, replies, deadline)
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
-        """Send calls and return at once, so that the caller can work while the server does."""
+        """Send calls without waiting for the replies, so that the caller can do other work in between."""
         if not calls:
             return Started(calls, None)
         try:
@@ -79,9 +89,9 @@ class Executor:
             return Started(calls, None, lost)
 
     async def finish(self, started: Started[T]) -> list[T | BackendError]:
-        """Return the outcomes of calls that were started, as `run_all` does.
+        """Return the outcomes of started calls, as `run_all` does.
 
-        Calls whose answer was lost are sent again when all of them may be repeated.
+        If the replies were lost, and all calls are repeatable, the calls are sent again.
         """
         calls, lost = started.calls, started.lost
         if started.connection is not None:
@@ -95,15 +105,15 @@ class Executor:
         return await self.run_all(calls, was_sent=lost is not None and lost.sent)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as the leaf waits: a thread or an event loop."""
+        """Sleep in the thread, or in the event loop, of the leaf."""
         await self._leaf.sleep(seconds)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the idle connections."""
         await self._leaf.close()
 
     async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
-        """Parse replies, after asking again where that helps."""
+        """Parse the replies. Calls with an error that a retry may solve are sent again first."""
         if [reply for reply in replies if isinstance(reply, Exception)]:
             await self._ask_refused_again(calls, replies, deadline)
         return [
@@ -112,7 +122,7 @@ class Executor:
         ]
 
     async def _ask_refused_again(self, calls: Sequence[Call[Any]], replies: list[Any], deadline: float) -> None:
-        """Load missing scripts, and wait for a server that is not ready, by asking again."""
+        """Send refused calls again: with the text of a missing script, or until the server is ready."""
         missing = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             await self._ask_again(calls, replies, missing, deadline)
@@ -127,9 +137,9 @@ class Executor:
     async def _ask_again(
         self, calls: Sequence[Call[Any]], replies: list[Any], places: list[int], deadline: float
     ) -> None:
-        """Send some calls again: they had no effect. Scripts go as text, which the server may lack.
+        """Send the calls at these positions again, because they had no effect. Scripts are sent as text.
 
-        When that fails, only these calls fail: the rest of their trip has its answers.
+        If this fails, only these calls fail. The other calls of the round trip keep their replies.
         """
         if any(is_of_replica(replies[n]) for n in places):
             await self._leaf.close()  # after a failover, the same address leads to the new primary
@@ -150,7 +160,7 @@ class Executor:
         *,
         was_sent: bool = False,
     ) -> list[Any]:
-        """Send and receive, again and again while that is safe and before the deadline."""
+        """Send the calls and receive their replies. Retry until the deadline, but only while this is safe."""
         request = _pack(commands)
         may_repeat = _may_repeat(calls)
         pause = FIRST_PAUSE
@@ -171,25 +181,25 @@ class Executor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _error(self, call: Call[Any], error: Exception) -> BackendError:
-        """Translate an error of a connection into the error for the caller."""
+        """Translate an error reply into a delayq error."""
         if isinstance(error, ResponseError):
             return refusal(call.name, error, self.where)
         assert isinstance(error, BackendError)
         return error
 
     def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
-        """Return the error of a trip that got no answer in any try."""
+        """Return the error of a round trip that got no reply in any try."""
         reads_only = all(call.reads_only for call in calls)
         if was_sent and not reads_only:
             return OutcomeUnknown(
-                f"Redis at {self.where} gave no answer to a call that was sent: {lost}. Its outcome is unknown.",
-                hint="Look the job up by its id before you repeat the call.",
+                f"Redis at {self.where} did not reply to a call that was sent: {lost}. Its outcome is unknown.",
+                hint="Read the job by its id before you repeat the call.",
             )
-        what = "gave no answer" if was_sent else "cannot be reached"
+        what = "did not reply" if was_sent else "cannot be reached"
         effect = "" if reads_only else " Nothing was sent."
         return BackendUnavailable(
             f"Redis at {self.where} {what}: {lost}.{effect}",
-            hint="Check that the server runs and that the url is right.",
+            hint="Check that the server is running and that the url is right.",
         )
 
 
@@ -202,5 +212,5 @@ def _may_repeat(calls: Sequence[Call[Any]]) -> bool:
 
 
 def _pack(commands: list[tuple[Word, ...]]) -> bytes:
-    # The stub of hiredis speaks of a tuple of one.
+    # The type stub of hiredis declares a tuple with one element.
     return b"".join([pack_command(words) for words in commands])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Addresses of servers, and the one place where redis-py connections are made."""
+"""Server addresses. All redis-py connections are created here."""
 
 import socket
 import struct
@@ -40,11 +40,11 @@ _OPTIONS: Final = [
     "ssl_min_version",
     "ssl_password",
 ]
-"""Options of a url, behind '?'. Of redis-py's other options, some take no text, and some are decided here."""
+"""The options that a url may have after '?'. Other options of redis-py cannot be given as text, or delayq sets them."""
 
 
 class _TimedByKernel:
-    """Leaves the timing of reads and writes to the kernel, which costs no system call of its own for each of them."""
+    """Lets the kernel time reads and writes. Timeouts in Python would cost one more system call for each of them."""
 
     try_timeout = TRY_TIMEOUT
 
@@ -66,7 +66,7 @@ class _TcpConnection(_TimedByKernel, blocking_connections.Connection):
 
 
 class Address:
-    """Where a server listens: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`."""
+    """The address of a server: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`. Raises ConfigError."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -74,7 +74,7 @@ class Address:
             self._options = dict(blocking_connections.parse_url(url))
         except ValueError:
             raise ConfigError(
-                f"The url {mask_url(url)!r} is no address of a Redis.",
+                f"The url {mask_url(url)!r} is not the address of a Redis server.",
                 hint="Write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/redis.sock.",
                 field="url",
             ) from None
@@ -85,7 +85,7 @@ class Address:
         for option in parse_qs(urlsplit(url).query):
             if option not in _OPTIONS:
                 raise ConfigError(
-                    f"The url {self.masked!r} has an option that delayq does not take: {shown(option)}.",
+                    f"The url {self.masked!r} has an option that delayq does not support: {shown(option)}.",
                     hint=did_you_mean(option, _OPTIONS) or f"Use {', '.join(_OPTIONS)}.",
                     field="url",
                 )
@@ -93,7 +93,7 @@ class Address:
             self.blocking_connection()
         except (TypeError, RedisError):
             raise ConfigError(
-                f"The url {self.masked!r} has an option that does not fit its kind of connection, or its value.",
+                f"The url {self.masked!r} has an option with an invalid value, or an option of another kind of url.",
                 hint="Options that begin with ssl_ need rediss://.",
                 field="url",
             ) from None
@@ -101,28 +101,31 @@ class Address:
             self._check_tls()
 
     def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
-        """Make a connection that is not yet open. `try_timeout` limits a connect, a write and a read, in seconds."""
+        """Return a new blocking connection that is not open yet.
+
+        `try_timeout` limits a connect, a write and a read, each in seconds.
+        """
         return cast(blocking_connections.AbstractConnection, self._make(blocking_connections, try_timeout))
 
     def asyncio_connection(self, try_timeout: float = TRY_TIMEOUT) -> asyncio_connections.AbstractConnection:
-        """Make a connection that is not yet open. `try_timeout` limits a connect, in seconds."""
+        """Return a new asyncio connection that is not open yet. `try_timeout` limits a connect, in seconds."""
         return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections, try_timeout))
 
     def _check_tls(self) -> None:
-        """Read the certificates and values of TLS now, because redis-py reads them only while it connects."""
+        """Check the TLS options and certificates now, because redis-py would read them only when it connects."""
         connection = cast(asyncio_connections.SSLConnection, self.asyncio_connection())
         try:
             connection.ssl_context.get()
         except (OSError, TypeError, ValueError) as error:
             said = ", ".join(option for option in self._options if option.startswith("ssl_"))
             raise ConfigError(
-                f"The url {self.masked!r} has options of TLS that cannot be used: {error}.",
-                hint=f"Check the values of {said}, and that its files exist and hold PEM.",
+                f"The url {self.masked!r} has TLS options that cannot be used: {error}.",
+                hint=f"Check the values of {said}. Their files must exist and be in the PEM format.",
                 field="url",
             ) from None
 
     def _make(self, module: Any, try_timeout: float) -> object:
-        """Make a connection with every option that matters said, because redis-py's defaults differ by version."""
+        """Return a new connection. All important options are set, because the defaults of redis-py vary by version."""
         options: dict[str, Any] = {
             "socket_timeout": try_timeout,
             "socket_connect_timeout": try_timeout,
@@ -132,7 +135,7 @@ class Address:
             "protocol": 2,
         }
         if module is asyncio_connections:
-            options["socket_timeout"] = None  # the leaf keeps the time
+            options["socket_timeout"] = None  # the leaf implements the timeout
         else:
             options["retry"] = Retry(NoBackoff(), 0)
             if not self._is_tls:
@@ -149,7 +152,7 @@ class Address:
 
 
 def _check_database(url: str) -> None:
-    """Raise ValueError when the path of a url is no number: redis-py would take database 0."""
+    """Raise ValueError if the path of a url is not a number, because redis-py would use database 0 instead."""
     path = urlsplit(url).path.removeprefix("/")
     if not url.startswith("unix:") and path and not (path.isascii() and path.isdecimal()):
         raise ValueError(path)

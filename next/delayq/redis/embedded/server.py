@@ -1,12 +1,12 @@
-"""Find, start and stop the embedded server of a project.
+"""Finds, starts and stops the embedded server of a project.
 
     data directory     appendonlydir/   the data, written by the server
-                       server.lock      locked by the server as long as it lives: it inherits the locked descriptor
-                       start.lock       locked by a command while it starts or stops the server
-                       server.log       the log of the server that was started last; server.log.1 of the one before
-    /tmp/delayq-<uid>  <hash>.sock      its socket, apart, because the path of a socket has at most 103 bytes
+                       server.lock      locked while the server lives, because it inherits the locked descriptor
+                       start.lock       locked while a command starts or stops the server
+                       server.log       the log of the last server; server.log.1 is the log of the one before
+    /tmp/delayq-<uid>  <hash>.sock      the socket; its path must be short, because 103 bytes are the limit
 
-The kernel frees a lock together with its process, so nothing here can be stale, and no process id is kept.
+The kernel releases a lock when its process ends, so a lock is never stale. No process id is stored.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ from delayq.settings.model import Settings
 logger: Final = logging.getLogger("delayq")
 
 PATIENCE: Final = 10.0
-"""Seconds that a server may be silent. One that answers that it loads its data is not silent."""
+"""How long, in seconds, to wait for a server that does not answer. The answer "loading" restarts this time."""
 
 _PAUSE: Final = 0.01
 _ANSWER_TIMEOUT: Final = 1.0
@@ -39,11 +39,14 @@ _OPTIONS: Final = (
     "--daemonize yes --port 0 --unixsocketperm 700 "
     "--appendonly yes --appendfsync everysec --maxmemory-policy noeviction"
 )
-"""Options of every embedded server. It reads no file, so the settings of another Redis on this machine do not count."""
+"""Options of all embedded servers. They read no configuration file, not even the one of a Redis on this machine."""
 
 
 def embedded_url(settings: Settings) -> str:
-    """Return the url of the project's server, which is started if need be. Raises ConfigError, BackendUnavailable."""
+    """Return the url of the project's server. Start the server if it is not running.
+
+    Raises ConfigError, BackendUnavailable.
+    """
     server = EmbeddedServer.of_project(settings)
     if server.find_or_start():
         logger.info("started the embedded server, data in %s", server.data_dir)
@@ -52,17 +55,22 @@ def embedded_url(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedServer:
-    """The server of one data directory, an absolute path without links. `program` is '' or the one to run."""
+    """The server of one data directory.
+
+    `data_dir` is an absolute path without symbolic links. `program` is the program to run; '' = find one.
+    """
 
     data_dir: Path
     program: str = ""
 
     @classmethod
     def of_project(cls, settings: Settings) -> Self:
-        """Return the server of the project that these settings belong to. Nothing is touched.
+        """Return the server of the project of these settings, without creating or starting anything.
 
-        The project is the nearest directory with a delayq.toml or pyproject.toml, from that of a named settings file or
-        the working directory upwards, else the directory itself.
+        The search for the project starts in the directory of the given settings file, or in the working directory. The
+        project is the nearest directory upwards with a delayq.toml or pyproject.toml, else the start directory.
+
+        Raises ConfigError if the working directory or home directory is missing.
         """
         try:
             if settings.data_dir:
@@ -72,14 +80,14 @@ class EmbeddedServer:
             return cls(_data_home() / f"{project.name[:40]}-{_hash(project)[:8]}", settings.redis_server)
         except (OSError, RuntimeError) as error:  # no working directory, no home
             raise ConfigError(
-                f"No directory is known for the data of the embedded server: {error}.",
+                f"The data directory of the embedded server cannot be determined: {error}.",
                 hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
                 field="data_dir",
             ) from None
 
     @property
     def socket(self) -> Path:
-        """The path of the socket: the same in every environment of this user."""
+        """The path of the socket. It depends only on the user and the data directory, not on the environment."""
         return Path(f"/tmp/delayq-{os.geteuid()}/{_hash(self.data_dir)[:16]}.sock")
 
     @property
@@ -88,14 +96,15 @@ class EmbeddedServer:
         return f"unix://{self.socket}"
 
     def is_running(self) -> bool:
-        """Whether a server answers. Raises ConfigError."""
+        """Return True if the server answers. Raises ConfigError."""
         with _usable(self.data_dir):
             return self._is_held() and bool(self._ask("PING"))
 
     def find_or_start(self, *, patience: float = PATIENCE) -> bool:
-        """Wait until the server answers and has its data. Start it if none runs, and return whether that was done.
+        """Wait until the server answers and has loaded its data. Start it first if it is not running.
 
-        Raises ConfigError, and BackendUnavailable when the server ends or is silent for `patience` seconds.
+        Return True if it was started. Raises ConfigError, and BackendUnavailable if the server ends or does not answer
+        for `patience` seconds.
         """
         started = False
         with _usable(self.data_dir):
@@ -115,9 +124,10 @@ class EmbeddedServer:
                 time.sleep(_PAUSE)
 
     def stop(self, *, patience: float = PATIENCE) -> bool:
-        """Let the server write its data and end, and wait until it has let go of them. Return whether one ran.
+        """Shut the server down, and wait until it has written its data and released the data directory.
 
-        Raises ConfigError, and BackendUnavailable when it does not end within `patience` seconds.
+        Return False if no server was running. Raises ConfigError, and BackendUnavailable if the server does not end
+        within `patience` seconds.
         """
         with _usable(self.data_dir):
             if not self._is_held() and self._ask("PING") is None:
@@ -133,7 +143,7 @@ class EmbeddedServer:
                 return True
 
     def _start(self) -> bool:
-        """Start the server, unless another command starts or stops it at this moment. Return whether it was started."""
+        """Start the server. Return False if another command is just starting or stopping it."""
         program = find_program(self.program)
         with _lock(self.data_dir / "start.lock") as alone, _lock(self.data_dir / "server.lock") as lock:
             if alone is None or lock is None:
@@ -153,20 +163,20 @@ class EmbeddedServer:
                 check=False,
             )
         if begun.returncode != 0:
-            raise ConfigError(f"{program.path} refuses to start: {begun.stderr.decode('utf-8', 'replace').strip()}")
+            raise ConfigError(f"{program.path} did not start: {begun.stderr.decode('utf-8', 'replace').strip()}")
         return True
 
     def _refuse_older(self, program: ServerProgram) -> None:
-        """Refuse a 6.2 where a newer server has written: it looks elsewhere for its data, and would start empty."""
+        """Refuse version 6.2 for data of a newer server. It looks for its data elsewhere, so it would start empty."""
         if program.version < (7, 0) and (self.data_dir / "appendonlydir").is_dir():
             raise ConfigError(
-                f"The data in {self.data_dir} were written by a server newer than {program.path}.",
+                f"The data in {self.data_dir} was written by a newer server than {program.path}.",
                 hint="Set DELAYQ_REDIS_SERVER to a server of version 7 or newer.",
                 field="redis_server",
             )
 
     def _ask(self, command: str) -> str | None:
-        """Send one command, and return what is answered: '' = nothing, None = nothing listens."""
+        """Send one command and return the reply. '' = no reply came; None = no server listens on the socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_ANSWER_TIMEOUT)
             try:
@@ -175,11 +185,11 @@ class EmbeddedServer:
                 return connection.recv(1024).decode("utf-8", "replace").strip()
             except (FileNotFoundError, ConnectionRefusedError, PermissionError):
                 return None
-            except (BlockingIOError, TimeoutError, ConnectionError):  # the first: too many wait to be accepted
+            except (BlockingIOError, TimeoutError, ConnectionError):  # BlockingIOError: the accept queue is full
                 return ""
 
     def _is_held(self) -> bool:
-        """Whether a server lives on the data directory, reachable or not."""
+        """Return True if a server is using the data directory, even if it does not answer."""
         try:
             descriptor = os.open(self.data_dir / "server.lock", os.O_RDWR)
         except FileNotFoundError:
@@ -196,27 +206,27 @@ class EmbeddedServer:
     def _ended(self) -> DelayqError:
         printed = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
         heading = (
-            "The embedded server ended while it started. If another program wrote its data, name that program in "
-            f"DELAYQ_REDIS_SERVER. The end of its log, {self._log}:"
+            "The embedded server ended during its start. If another server program has written the data, set "
+            f"DELAYQ_REDIS_SERVER to this program. The last lines of the log {self._log}:"
         )
         return BackendUnavailable("\n  ".join([heading, *printed[-_LOG_LINES:]]))
 
     def _out_of_reach(self, *, is_held: bool, answer: str | None = None) -> DelayqError:
         if answer and not is_held:
             return BackendUnavailable(
-                f"A server answers on {self.socket}, but the directory of its data, {self.data_dir}, was removed.",
+                f"A server answers on {self.socket}, but its data directory {self.data_dir} was removed.",
                 hint="Stop it with `delayq down`.",
             )
-        said = f"says {answer!r}" if answer else "does not answer"
+        said = f"answers {answer!r}" if answer else "does not answer"
         return BackendUnavailable(
             f"The embedded server with its data in {self.data_dir} {said}.",
-            hint=f"Its log is {self._log}; `fuser {self.data_dir}/*.lock` names the processes that hold it.",
+            hint=f"Its log is {self._log}. `fuser {self.data_dir}/*.lock` lists the processes that use the data.",
         )
 
 
 @contextmanager
 def _lock(path: Path, patience: float = 0.0) -> Iterator[int | None]:
-    """Lock a file for the block, and give its descriptor; None when it stays locked for `patience` seconds.
+    """Lock a file during the `with` block and yield its descriptor, or None if it stays locked for `patience` seconds.
 
     A process that inherits the descriptor keeps the lock after the block.
     """
@@ -240,31 +250,31 @@ def _take(descriptor: int, kind: int) -> bool:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the directory of the socket. Where everybody may write, another user may have made it before."""
+    """Create the directory of the socket. Refuse an existing one of another user: all users may write to /tmp."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigError(
-            f"The directory {folder}, for the socket of the embedded server, does not belong to this user alone.",
+            f"The directory {folder} for the socket of the embedded server does not belong to this user alone.",
             hint="Remove it, or set DELAYQ_URL.",
         )
 
 
 @contextmanager
 def _usable(data_dir: Path) -> Iterator[None]:
-    """Say in one sentence what the file system refuses."""
+    """Turn errors of the file system into a ConfigError with one sentence and a hint."""
     try:
         yield
     except OSError as error:
         raise ConfigError(
-            f"The embedded server cannot keep its data in {data_dir}: {error}.",
+            f"The embedded server cannot use the data directory {data_dir}: {error}.",
             hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
             field="data_dir",
         ) from error
 
 
 def _data_home() -> Path:
-    """Return where data of this user belong, by the XDG rules: a relative path counts as not set."""
+    """Return the directory for data of this user, by the rules of XDG. A relative XDG_DATA_HOME is ignored."""
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".local" / "share").resolve() / "delayq"
 
