@@ -377,7 +377,7 @@ def test_a_signal_ends_a_wait_and_its_mark_is_taken(backend: SqliteBackend, clie
         held = Held(backend, wake_fd=read_fd)
         os.write(write_fd, b"\x17")
         assert held.consumer.wait(60) == held.jobs
-        assert held.consumer.wait(0) == []
+        assert held.consumer.wait(0.05) == []
     finally:
         os.close(read_fd)
         os.close(write_fd)

@@ -42,6 +42,7 @@ from delayq.settings.connections import Routes
 
 BATCH: Final = 500
 POLL: Final = 0.02
+TRY_TIMEOUT: Final = 2.0
 HISTORY: Final = 9
 
 _SCHEMA: Final = (
@@ -141,7 +142,7 @@ class Jobs:
         if job is None:
             return False
         recoveries = job.recoveries + 1
-        if recoveries <= self.max_recoveries or job.is_stopping:
+        if recoveries <= self.max_recoveries:
             self.make_ready(job, recoveries=recoveries)
             return False
         why = failures.note("WorkerVanished", f"The worker vanished {recoveries} times while it ran this job.")
@@ -177,7 +178,7 @@ class SqliteFile:
     def transaction(self) -> Iterator[Jobs]:
         """Open the file for one transaction. Raises BackendUnavailable; nothing has changed then."""
         try:
-            with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            with closing(sqlite3.connect(self.path, timeout=TRY_TIMEOUT, isolation_level=None)) as db:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("BEGIN IMMEDIATE")
                 with db:
