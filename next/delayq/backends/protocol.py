@@ -7,10 +7,21 @@ A driver provides one `Backend`. A worker asks it for three objects, by role:
     QueueKeeper    the loops: the mover, the janitor and the relay
 
 A delivery is one job handed to one consumer. Its entry id is its lease and its fence: an entry has one owner for its
-whole life. Settling a delivery that no longer belongs to the caller changes nothing, and is answered FENCED.
+whole life. Settling a delivery that no longer belongs to the caller changes nothing, and is answered FENCED. Other
+methods ignore such a delivery.
 
-Leases: the child never renews a lease. The supervisor renews the leases of all deliveries of a child every third of
-the shortest lease. A job that is not renewed for a whole lease is delivered again.
+Ids: a job id is unique in its queue. Each new delivery of a job has a new entry id. A queue never uses an entry id
+again, and its entry ids grow, because handlers get them as fencing tokens (`JobContext.token`).
+
+Leases: a lease starts with the delivery. The supervisor renews the leases of all deliveries of a child every third of
+the shortest lease. A child starts its leases again only when it calls `pending`. If a lease is not renewed in time, the
+job is delivered again, and this counts as a recovery.
+
+Recoveries: a job keeps its number of recoveries when it is released or handed back. A job with more recoveries than
+`Options.max_recoveries` is not delivered again: it fails, and its failure has the type WorkerVanished.
+
+Stop requests: a cancel marks a reserved job, and the job stays reserved. If the job is delivered again before it ends,
+the delivery has `is_stopping`.
 
 Errors: a queue that refuses a call is logged and rests for a second, without an error for other queues. A backend that
 does not answer raises BackendUnavailable, or OutcomeUnknown if a change may have taken effect.
@@ -51,7 +62,7 @@ class DeliveryRef(msgspec.Struct, frozen=True, gc=False):
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A job that was handed to a consumer.
 
-    `recoveries`: how many workers of this job have vanished. `due`: due time in epoch ms, as text. `is_stopping`: a
+    `recoveries`: how many workers of this job have vanished. `due`: due time in epoch ms, as digits. `is_stopping`: a
     cancel asked the job to stop, so it is settled without a start.
     """
 
@@ -86,12 +97,16 @@ class SettleAnswer(IntEnum):
     """Nothing changed, because the delivery no longer belongs to the caller."""
     SETTLED = 1
     STOP_ASKED = 2
-    """Nothing changed, because a cancel asked the job to stop. The caller settles the job again, as Stopped."""
+    """Nothing changed, because a cancel asked the job to stop. The caller settles the job again, as Stopped.
+
+    Only Released and Failed get this answer. Acked is carried out, because the job is done.
+    """
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
     """The job is done. `result` (JSON) and `report` (JSON about the run, or b'') are kept for `retention_ms`.
 
+    If `retention_ms` is 0, the job is forgotten at once.
     `is_followed`, here and below: a chain or a batch may continue after this job.
     """
 
@@ -115,7 +130,11 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """The job runs again after `delay_ms`. `envelope` has the new counts; `failure` (JSON) is the reason, or b''."""
+    """The job runs again `delay_ms` after it is settled. `envelope` has the new counts.
+
+    `failure`, here and below: the reason, a `delayq.core.failure.Failure` as JSON. The backend adds earlier failures of
+    the job to its `history`. If `failure` is b'', the stored failure stays.
+    """
 
     is_followed: ClassVar[bool] = False
 
@@ -128,7 +147,7 @@ class Released(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The job failed for good. `envelope` has the new counts (b'' = unchanged); `failure` (JSON) is the reason."""
+    """The job failed for good. `envelope` has the new counts (b'' = unchanged)."""
 
     queue: str
     id: str
@@ -222,7 +241,10 @@ class Consumer(Protocol[TripT]):
         ...
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
-        """Send settlements and a request for up to `limit` new jobs, and return without waiting for the reply."""
+        """Send settlements and a request for up to `limit` new jobs, and return without waiting for the reply.
+
+        If `limit` is 0, no queue is read. A storage whose calls return at once may do the work here.
+        """
         ...
 
     def complete(self, trip: TripT) -> tuple[list[int | BackendError], list[Delivery]]:
@@ -236,17 +258,22 @@ class Consumer(Protocol[TripT]):
     def wait(self, timeout: float) -> list[Delivery]:
         """Wait up to `timeout` seconds for one new job. A signal ends the wait early.
 
-        If a signal ends the wait, the result is that of `pending`, because the interrupted request may have delivered
-        jobs. The signal makes the descriptor `wake_fd` of `Backend.consumer` readable.
+        If a signal ends the wait, the consumer returns `pending()`, because the interrupted request may have delivered
+        jobs. The signal makes the descriptor `wake_fd` of `Backend.consumer` readable. The consumer then reads from the
+        descriptor; otherwise every later wait would end at once.
         """
         ...
 
     def pending(self) -> list[Delivery]:
-        """Read the jobs that were delivered to this consumer and are not settled."""
+        """Read the jobs that were delivered to this consumer and are not settled.
+
+        The deliveries keep their entry ids, and their leases start again. A child calls this before it starts a job
+        whose lease may have expired.
+        """
         ...
 
     def hand_back(self, jobs: Sequence[DeliveryRef]) -> None:
-        """Return jobs that were not started. This costs no attempt and counts no recovery."""
+        """Make jobs ready again that were not started. This costs no attempt and counts no recovery."""
         ...
 
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
@@ -259,7 +286,10 @@ class Consumer(Protocol[TripT]):
 
 
 class LeaseKeeper(Protocol):
-    """The storage as the supervisor sees it. Only the main thread of the supervisor calls it."""
+    """The storage as the supervisor sees it. Only the main thread of the supervisor calls it.
+
+    If a call blocks, the supervisor cannot enforce timeouts. So a call raises BackendUnavailable after a few seconds.
+    """
 
     def open(self) -> float:
         """Create what the queues lack, and return the shortest of their leases, in seconds."""
@@ -298,7 +328,8 @@ class LeaseKeeper(Protocol):
         """Settle the jobs of a dead child: acknowledge `done`, hand back `unstarted`, and carry out `decided`.
 
         `vanished` jobs ran when the child died. Each counts one recovery and is delivered again, or fails if it has too
-        many. Returns the jobs that failed in this way.
+        many. Returns the jobs that failed in this way. If a settlement of `decided` is answered STOP_ASKED, the keeper
+        itself settles the job as Stopped. After an error, the supervisor calls `pending` and this method again.
         """
         ...
 
@@ -306,7 +337,7 @@ class LeaseKeeper(Protocol):
 class QueueKeeper(Protocol):
     """The storage as the mover, the janitor and the relay see it. One thread calls it.
 
-    A queue that refuses a call raises CallRefused.
+    A queue that refuses a call raises CallRefused. There is no `open`: each method also works in an empty storage.
     """
 
     def queues(self) -> list[str]:
@@ -314,11 +345,15 @@ class QueueKeeper(Protocol):
         ...
 
     def promote(self, queue: str) -> Promoted:
-        """Make due jobs ready."""
+        """Make due jobs ready. One call handles a limited number of jobs."""
         ...
 
     def reclaim(self, queue: str) -> Reclaimed:
-        """Take back jobs whose lease has expired."""
+        """Take back jobs whose lease has expired. Each counts one recovery.
+
+        The janitor calls this every third of a lease. If the last call is missing or was more than half a lease ago,
+        supervisors may have been unable to renew. Then the backend reclaims no job for one lease.
+        """
         ...
 
     def repair(self, queue: str) -> Repaired:
@@ -360,6 +395,10 @@ class Backend(Protocol):
 
     A recipe is made in the parent process and holds no connection, so that processes can be forked. Each method opens a
     connection of its own, in the process that calls it, at the latest with the first call of the returned object.
+
+    The parent also forks while it uses its lease keeper and its worker registry. The forked processes inherit these two
+    objects, and neither use nor close them. If a storage forbids this (SQLite does), they must hold no open connection
+    between two calls.
     """
 
     where: str
@@ -391,8 +430,9 @@ class Backend(Protocol):
     ) -> Consumer[Any]:
         """Make the consumer of a child.
 
-        `name`: its name in the storage. `order`: the order in which the queues are read. `forced`: read during
-        maintenance too. `wake_fd`: a descriptor that becomes readable when a signal comes; a blocked read ends then.
+        `name`: its name in the storage; each child has a new one. `order`: puts the queues into order, for each read.
+        `forced`: read during maintenance too. `wake_fd`: a descriptor that becomes readable when a signal comes; a
+        blocked read ends then.
         """
         ...
 
@@ -405,7 +445,7 @@ class Backend(Protocol):
         ...
 
     def wake_ups(self) -> WakeUps | None:
-        """Subscribe to notifications for the mover. None = this storage sends none."""
+        """Subscribe to notifications for the mover. None = this storage sends none, so the mover looks every second."""
         ...
 
     def worker_registry(self) -> WorkerRegistry | None:
@@ -413,5 +453,8 @@ class Backend(Protocol):
         ...
 
     def session(self, *, is_async: bool, routes: Routes) -> Any:
-        """Make the session of a client that follows these routes: of DelayQ, or with `is_async` of AsyncDelayQ."""
+        """Make the session of a client that follows these routes: of DelayQ, or with `is_async` of AsyncDelayQ.
+
+        These protocols do not describe a session yet. DelayQ and AsyncDelayQ accept the session of the Redis driver.
+        """
         ...
