@@ -34,6 +34,15 @@ def slow(path: str, seconds: float) -> None:
     time.sleep(seconds)
     with open(path, "a") as file:
         file.write("ended\\n")
+
+@job("steps", queue="q")
+def steps(path: str, steps: int) -> None:
+    with open(path, "a") as file:
+        file.write(f"started {os.getpid()}\\n")
+    for _ in range(steps):
+        time.sleep(0.05)
+    with open(path, "a") as file:
+        file.write("ended\\n")
 """
 
 
@@ -91,6 +100,24 @@ def test_a_killed_child_costs_its_running_job_one_recovery(
     wait_until(lambda: lines(log)[-1] == "ended")
     assert len(lines(log)) == 3
     assert server.hget("delayq:{q}:meta", "reclaimed_total") == "1"
+
+
+def test_a_suspended_worker_costs_its_job_no_attempt_though_the_child_wakes_up_first(
+    worker: subprocess.Popen[bytes], client: DelayQ, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    client.schedule("steps", {"path": str(log), "steps": 30}, queue="q", id="steps", timeout="3s", retention="1h")
+    wait_until(lambda: len(lines(log)) == 1)
+    child = int(lines(log)[0].split()[1])
+    for process_id in (worker.pid, child):
+        os.kill(process_id, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(child, signal.SIGCONT)
+    time.sleep(0.7)
+    os.kill(worker.pid, signal.SIGCONT)
+    info = client.wait("steps", queue="q", timeout="20s")
+    assert info is not None and info.envelope is not None
+    assert (info.state, info.envelope.attempts, lines(log)[1:]) == ("completed", 0, ["ended"])
 
 
 def test_sigterm_ends_an_idle_worker_at_once(start: Start, client: DelayQ, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class InFlight:
         self.arm(job, limit)
         self.slots.mark(job.slot, SlotState.RUNNING)
 
-    def take_interruptions(self) -> list[tuple[JobInFlight, JobInterrupted]]:
+    def take_interruptions(self, *, may_time_out: bool = True) -> list[tuple[JobInFlight, JobInterrupted]]:
         """Return what is to be raised in jobs that run: each is interrupted once."""
         if not self._running:
             return []
@@ -140,7 +140,7 @@ class InFlight:
                     continue
                 if self.slots.is_cancelled(job.slot):
                     error = JobCancelled("The job was asked to stop.")
-                elif job.limit_at and now >= job.limit_at:
+                elif may_time_out and job.limit_at and now >= job.limit_at:
                     error = JobTimedOut(f"The job ran longer than {job.limit:.3g} s.")
                 elif is_last_moment:
                     error = WorkerShutdown("The worker stops, and its grace is nearly over.")

@@ -28,6 +28,7 @@ _STOOD_STILL: Final = 8
 _FINISHED: Final = 16
 _IDLE_SINCE: Final = 24
 _RESTART_MS: Final = 32
+_TURNS: Final = 40
 _FIRST_SLOT: Final = 64
 
 _STATE: Final = 0
@@ -151,6 +152,10 @@ class SlotTable:
         """Record when all workers were last asked to restart, as the child has read it."""
         self._counts[_RESTART_MS // 8] = restart_ms
 
+    def turns(self) -> int:
+        """Return how many turns the supervisor has taken since the last `clear`."""
+        return self._counts[_TURNS // 8]
+
     def count_finished(self) -> None:
         """Count a job that has ended."""
         self._counts[_FINISHED // 8] += 1
@@ -192,6 +197,10 @@ class SlotTable:
     def add_standstill(self, seconds: float) -> None:
         """Move all deadlines: the whole worker stood still for so long."""
         self._floats[_STOOD_STILL // 8] += seconds
+
+    def count_turn(self) -> None:
+        """Record a turn of the supervisor, after it has extended the deadlines if it was suspended."""
+        self._counts[_TURNS // 8] += 1
 
     def finished(self) -> int:
         """Return how many jobs have ended since the last `clear`."""

@@ -110,6 +110,8 @@ class Supervisor:
             logger.warning("the worker stood still for %.1f s; deadlines move by that", late)
             for child in self._children.all:
                 child.slots.add_standstill(late)
+        for child in self._children.all:
+            child.slots.count_turn()
         if number is not None:
             self._stopping.heed(number, self._children.all)
 

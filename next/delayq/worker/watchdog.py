@@ -24,6 +24,12 @@ logger: Final = logging.getLogger("delayq.worker")
 REPORT_EVERY: Final = 1.0
 """Seconds between two reports of progress, and between two looks at the memory of the process."""
 
+LATE: Final = 1.0
+"""If two looks of the watchdog are further apart, in seconds, the process was suspended, or a handler held the GIL."""
+
+WAIT_FOR_TURN: Final = 2.0
+"""How long a late watchdog waits for a turn of the supervisor before it raises JobTimedOut, in seconds."""
+
 
 class Watchdog:
     """Looks at what is in flight every 20 ms.
@@ -52,6 +58,9 @@ class Watchdog:
         self._clock = clock
         self._report_at = clock() + REPORT_EVERY
         self._orphaned_at: float | None = None
+        self._looked_at = clock()
+        self._late_turn: int | None = None
+        self._wait_until = 0.0
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -64,7 +73,7 @@ class Watchdog:
 
     def look(self) -> None:
         """Interrupt what must end, and relieve the child when a handler keeps it from its work."""
-        for job, error in self._in_flight.take_interruptions():
+        for job, error in self._in_flight.take_interruptions(may_time_out=self._may_time_out()):
             self._interrupt(job, error)
         if self._in_flight.runs_longer_than(PREFETCH_SECONDS):
             self._relieve()
@@ -72,6 +81,20 @@ class Watchdog:
             self._report_at = self._clock() + REPORT_EVERY
             self._look_at_memory()
             self._pass_on_reports()
+
+    def _may_time_out(self) -> bool:
+        """Return False for a short time after this process was suspended.
+
+        The supervisor was probably suspended too. With its next turn it extends all deadlines by the lost time, so that
+        a job does not pay for it. If no turn comes within 2 s, the deadlines count as they are.
+        """
+        slots, now = self._in_flight.slots, self._clock()
+        if now - self._looked_at > LATE:
+            self._late_turn, self._wait_until = slots.turns(), now + WAIT_FOR_TURN
+        self._looked_at = now
+        if self._late_turn is not None and (slots.turns() != self._late_turn or now >= self._wait_until):
+            self._late_turn = None
+        return self._late_turn is None
 
     def _run(self) -> None:
         supervisor = os.getppid()

@@ -232,6 +232,54 @@ def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> Non
     assert str(error) == "The job ran longer than 60 s."
 
 
+def overdue_child() -> ChildUnderTest:
+    """A child with a running job whose timeout passed while all processes were suspended."""
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.slots._clock = under_test.clock
+    under_test.in_flight.add([delivery(1)], read_at=under_test.clock())
+    job = under_test.in_flight.next_job()
+    assert job is not None
+    under_test.in_flight.start(job, now=under_test.clock())
+    under_test.in_flight.arm(job, 60)
+    under_test.watchdog.look()
+    under_test.clock.now += 90
+    return under_test
+
+
+def test_a_late_watchdog_waits_until_its_supervisor_extends_the_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = overdue_child()
+    interrupted: list[str] = []
+    monkeypatch.setattr(under_test.watchdog, "_interrupt", lambda job, error: interrupted.append(str(error)))
+    monkeypatch.setattr(under_test.watchdog, "_relieve", lambda: None)
+    under_test.watchdog.look()
+    under_test.clock.now += 0.5
+    under_test.watchdog.look()
+    assert interrupted == []
+    under_test.slots.add_standstill(90)
+    under_test.slots.count_turn()
+    under_test.watchdog.look()
+    assert interrupted == []
+    for _ in range(61):
+        under_test.clock.now += 1
+        under_test.watchdog.look()
+    assert interrupted == ["The job ran longer than 60 s."]
+
+
+def test_a_late_watchdog_without_a_turn_of_its_supervisor_waits_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = overdue_child()
+    interrupted: list[str] = []
+    monkeypatch.setattr(under_test.watchdog, "_interrupt", lambda job, error: interrupted.append(str(error)))
+    monkeypatch.setattr(under_test.watchdog, "_relieve", lambda: None)
+    under_test.watchdog.look()
+    for _ in range(3):
+        under_test.clock.now += 0.6
+        under_test.watchdog.look()
+    assert interrupted == []
+    under_test.clock.now += 0.6
+    under_test.watchdog.look()
+    assert interrupted == ["The job ran longer than 60 s."]
+
+
 def test_a_process_that_is_too_large_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
