@@ -1,5 +1,7 @@
 """Exceptions that handlers raise to choose the outcome of a job, and exceptions that interrupt a running handler."""
 
+from collections.abc import Iterator
+
 from delayq.core.times import Duration, duration_ms
 
 
@@ -75,3 +77,33 @@ class WorkerShutdown(JobInterrupted):
 
     The job runs again later, on this or another worker. This costs no attempt.
     """
+
+
+def leading_error(error: BaseException) -> BaseException:
+    """Return the error that decides the outcome of an attempt.
+
+    It is `error` itself, unless that is an exception group, as an asyncio.TaskGroup raises. Of all errors in a group,
+    also in nested groups, the first of these decides: an interruption of the job, Fail, any other error, Discard, the
+    Retry with the longest delay, the Snooze with the longest delay. For any other error, the whole group is returned.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    errors = list(_errors_in(error))
+    for kind in (JobInterrupted, Fail):
+        if found := [one for one in errors if isinstance(one, kind)]:
+            return found[0]
+    if not all(isinstance(one, JobSignal) for one in errors):
+        return error
+    if discards := [one for one in errors if isinstance(one, Discard)]:
+        return discards[0]
+    retries = [one for one in errors if isinstance(one, Retry)]
+    snoozes = [one for one in errors if isinstance(one, Snooze)]
+    return max(retries or snoozes, key=lambda one: one.delay_ms or 0, default=error)
+
+
+def _errors_in(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _errors_in(error)
+        else:
+            yield error

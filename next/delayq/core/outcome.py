@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from delayq.core.backoff import DEFAULT, Backoff, from_wire
-from delayq.core.control_flow import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
+from delayq.core.control_flow import (
+    Discard,
+    Fail,
+    JobCancelled,
+    JobTimedOut,
+    Retry,
+    Snooze,
+    WorkerShutdown,
+    leading_error,
+)
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
 from delayq.core.options import DEFAULTS, Options
@@ -143,6 +152,7 @@ def decide(
     """
     if error is None:
         return Done(policy.retention_ms) if policy.retention_ms else DONE
+    error = leading_error(error)
     if isinstance(error, JobCancelled):
         return Done(is_stopped=True)
     if isinstance(error, Discard):

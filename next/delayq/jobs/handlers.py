@@ -7,7 +7,8 @@ it to `failed`. The handler of job classes is in job.py.
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from types import UnionType
+from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
 
 import msgspec
 
@@ -158,26 +159,75 @@ def _log_broken_hook(handler: Handler, job_id: str) -> None:
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
     """Return the name of the parameter for the JobContext ('' = none), and all other parameters as fields."""
-    plain = inspect.unwrap(function)
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise InvalidInput(
-            f"{origin_of(function)} is a generator function, so calling it would not run its code.",
-            hint="Remove `yield` from it.",
-        )
+    refuse_generator(function)
     context_name = ""
     fields: list[Field] = []
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+    for parameter in _signature(function).parameters.values():
         if parameter.kind in _UNFILLABLE:
             raise InvalidInput(
                 f"The parameter {parameter} of {origin_of(function)} cannot be passed by name.",
                 hint="Use one plain parameter for each member of the payload.",
             )
-        if parameter.annotation is JobContext:
+        if _is_context(parameter.annotation, parameter, function):
             context_name = parameter.name
         else:
             kind = Any if parameter.annotation is parameter.empty else parameter.annotation
             fields.append(Field(parameter.name, kind, default_of(parameter.default)))
     return context_name, fields
+
+
+def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield` from it.") -> None:
+    """Raise InvalidInput for a handler that is a generator function."""
+    plain = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise InvalidInput(
+            f"{origin_of(function)} is a generator function, so calling it would not run its code.", hint=hint
+        )
+
+
+def checked_result(result: Any) -> Any:
+    """Return the result of a handler. Raises TypeError for a generator, whose code has not run.
+
+    A decorator can hide a generator function, so that it is not refused when it is declared.
+    """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError(
+            f"The handler returned a generator ({result.__qualname__}), so its code did not run. "
+            "Remove `yield` from the handler, or from the function that its decorator wraps."
+        )
+    return result
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature with resolved annotations. JobContext need not be imported at run time."""
+    try:
+        try:
+            return inspect.signature(function, eval_str=True)
+        except NameError:
+            return inspect.signature(function, eval_str=True, locals={"JobContext": JobContext})
+    except NameError as error:
+        raise InvalidInput(
+            f"An annotation of {origin_of(function)} cannot be read: {error}.",
+            hint="Import the type at run time, outside of `if TYPE_CHECKING`: delayq reads the payload by it.",
+            field="data",
+        ) from None
+
+
+def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+    """Return True for JobContext, also inside Annotated and beside None. Raises InvalidInput for other unions."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation is JobContext
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    are_contexts = [_is_context(part, parameter, function) for part in parts]
+    if any(are_contexts) and len(parts) > 1:
+        raise InvalidInput(
+            f"The parameter {parameter} of {origin_of(function)} is a context or a part of the payload.",
+            hint="Annotate the context as JobContext alone.",
+            field="data",
+        )
+    return any(are_contexts)
 
 
 def default_of(value: Any) -> Callable[[], Any] | None:

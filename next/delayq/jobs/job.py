@@ -25,7 +25,7 @@ from delayq.core.views import JobInfo
 from delayq.jobs import by_id
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import Message, Sendable
-from delayq.jobs.handlers import default_of, origin_of
+from delayq.jobs.handlers import default_of, origin_of, refuse_generator
 from delayq.jobs.options import ClassDeclared, JobOptions
 from delayq.jobs.payload import Field, Payload
 from delayq.jobs.registry import registry
@@ -173,6 +173,7 @@ class ClassHandler:
         self.options = kind.job_options
         self.origin = origin_of(kind)
         handle: Callable[..., Any] = kind.handle  # type: ignore[attr-defined]
+        refuse_generator(handle)
         self.is_async = inspect.iscoroutinefunction(handle)
         self.has_failed_hook = kind.failed is not Job.failed
         self._kind = kind
@@ -223,7 +224,7 @@ def _fields_of(kind: type[Job]) -> list[Field]:
     except (NameError, TypeError) as error:
         raise InvalidInput(
             f"The annotations of {kind.__qualname__} cannot be read: {error}.",
-            hint="Declare the annotated types at the top level of a module.",
+            hint="Import or declare the types at the top level of the module, outside of `if TYPE_CHECKING`.",
             field="data",
         ) from None
     found = []

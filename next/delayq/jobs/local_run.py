@@ -12,14 +12,14 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core import envelope as envelopes
-from delayq.core.control_flow import JobSignal
+from delayq.core.control_flow import JobSignal, leading_error
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import JobSpec, prepare
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Policy, decide
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, checked_result, tell_failed
 from delayq.jobs.registry import Registry, registry
 
 _ONCE: Final = Policy(tries=1)
@@ -72,6 +72,7 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
         result = copy_context().run(handler.call, job, context)
         if inspect.isawaitable(result):
             result = asyncio.run(as_coroutine(result))
+        checked_result(result)
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
@@ -97,6 +98,7 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
             result = await asyncio.to_thread(handler.call, job, context)
             if inspect.isawaitable(result):
                 result = await result
+        checked_result(result)
     except Exception as raised:
         error = raised
     ran = _decided(envelope, result, error)
@@ -118,7 +120,7 @@ def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ra
 
     After a `Retry` or `Snooze`, the outcome is RunAgain and not a failure, although nothing will run the job again.
     """
-    policy = _WITHOUT_LIMIT if isinstance(error, JobSignal) else _ONCE
+    policy = _WITHOUT_LIMIT if error is not None and isinstance(leading_error(error), JobSignal) else _ONCE
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.core.names import check_job_name
-from delayq.jobs.handlers import Handler, MethodHandler, origin_of
+from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
 from delayq.jobs.options import JobOptions
 
 DEFAULT_METHOD: Final = "fire"
@@ -36,6 +36,9 @@ class Registry:
     def add_class(self, name: str, kind: type, options: JobOptions) -> None:
         """Register a class whose methods are handlers; raises InvalidInput as `add`."""
         check_job_name(name)
+        for method in dir(kind):
+            if _is_handler(kind, method):
+                refuse_generator(getattr(kind, method), hint="Remove `yield`, or begin the name of the method with _.")
         if name in self._classes:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
             self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}

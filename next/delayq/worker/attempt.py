@@ -21,7 +21,7 @@ from delayq.core.failure import application_traceback, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, checked_result, tell_failed
 from delayq.jobs.registry import Registry
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -53,7 +53,8 @@ class Attempt(msgspec.Struct, gc=False):
         """Call and await the handler, a coroutine function. The caller provides the context."""
         if self.refusal is not None:
             raise self.refusal.error
-        return await self.handler.call(self.job, self.job_context)
+        result = await self.handler.call(self.job, self.job_context)
+        return result if result is None else checked_result(result)
 
     def call(self) -> Any:
         """Call the handler, a plain function, in the context of this attempt.
@@ -63,9 +64,11 @@ class Attempt(msgspec.Struct, gc=False):
         if self.refusal is not None:
             raise self.refusal.error
         result = self.context.run(self.handler.call, self.job, self.job_context)
-        if result is not None and inspect.isawaitable(result):
-            return self.context.run(asyncio.run, as_coroutine(result))
-        return result
+        if result is None:
+            return None
+        if inspect.isawaitable(result):
+            result = self.context.run(asyncio.run, as_coroutine(result))
+        return checked_result(result)
 
 
 class Attempts:

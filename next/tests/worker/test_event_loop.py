@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from delayq.backends.protocol import Acked, Failed, Settlement
-from delayq.core.control_flow import JobTimedOut
+from delayq.backends.protocol import Acked, Failed, Released, Settlement
+from delayq.core.control_flow import JobTimedOut, Snooze, WorkerShutdown
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
@@ -219,3 +219,40 @@ def test_a_job_that_waits_for_the_event_loop_is_shown_as_waiting_and_its_time_ha
     for held in (first, second):
         loop.end_of(held)
     assert second.limit == 60
+
+
+def test_a_snooze_of_a_task_group_costs_no_attempt(loop: LoopUnderTest) -> None:
+    async def ask_bank() -> None:
+        raise Snooze("1h")
+
+    async def handler() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask_bank())
+
+    settlement = loop.run(handler)
+    assert isinstance(settlement, Released)
+    assert (settlement.delay_ms, settlement.failure) == (3_600_000, b"")
+
+
+def test_an_interrupted_task_group_ends_by_the_interruption(loop: LoopUnderTest) -> None:
+    """A task that raises while it is cancelled hides the cancellation of the group."""
+
+    async def raises_when_cancelled() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ValueError("in the clean-up") from None
+
+    async def handler() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(raises_when_cancelled())
+            loop.notes.append("started")
+
+    held = loop.start(handler)
+    wait_until(lambda: loop.notes == ["started"])
+    assert loop.executor is not None
+    loop.executor.interrupt(held, WorkerShutdown("grace"))
+    settlement = loop.end_of(held)
+    assert isinstance(settlement, Released)
+    assert (settlement.delay_ms, settlement.failure) == (0, b"")
+    assert b'"attempts":0' in settlement.envelope

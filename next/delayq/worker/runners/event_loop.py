@@ -81,7 +81,7 @@ class EventLoopRunner:
         self._begin(job, attempt)
         try:
             result = await attempt.acall()
-        except asyncio.CancelledError as raised:
+        except (asyncio.CancelledError, BaseExceptionGroup) as raised:
             error = self._interruptions.get(job, raised)
         except BaseException as raised:
             error = raised

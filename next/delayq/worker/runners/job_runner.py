@@ -108,7 +108,7 @@ class JobRunner:
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
             os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
-        if isinstance(error, MemoryError) and not self._in_flight.must_leave:
+        if error is not None and _is_out_of_memory(error) and not self._in_flight.must_leave:
             logger.warning("a handler ran out of memory; its process is replaced")
             self._in_flight.must_leave = True
 
@@ -134,3 +134,9 @@ class JobRunner:
 
     def _become_copy(self) -> None:
         self._is_copy = True
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(MemoryError) is not None
+    return isinstance(error, MemoryError)
