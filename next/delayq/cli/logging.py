@@ -50,6 +50,11 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
     return handler
 
 
+def writes_json() -> bool:
+    """Return True if the log lines of delayq are JSON. Then nothing else may be written to stderr."""
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger(ROOT).handlers)
+
+
 def _guard(logger: logging.Logger) -> None:
     """If a log handler or filter of the application raises, print the line, so that the process does not end."""
     if "handle" in vars(logger):

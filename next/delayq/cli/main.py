@@ -4,6 +4,7 @@
 6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
 """
 
+import errno
 import sys
 from typing import Annotated
 
@@ -11,7 +12,9 @@ import typer
 
 from delayq.cli.errors import sentence_of
 from delayq.cli.families import PLAIN, Families
+from delayq.cli.streams import drop_lost_output, open_closed_streams
 from delayq.core.errors import DelayqError, InvalidInput
+from delayq.core.exit_codes import ExitCode
 
 app = typer.Typer(
     name="delayq",
@@ -70,11 +73,32 @@ def root(  # noqa: PLR0917
 
 def main() -> None:
     """Run one command. Print an error of delayq on stderr, and exit with its code."""
+    open_closed_streams()
     try:
         app()
+    except SystemExit as end:
+        sys.exit(_flushed(end.code))
     except DelayqError as error:
-        import logging  # `--help` does not need it
+        import logging  # `--help` does not need them
 
-        logging.getLogger("delayq").debug("the command failed", exc_info=error)
-        print(f"delayq: {sentence_of(error)}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        from delayq.cli.logging import writes_json
+
+        logger = logging.getLogger("delayq")
+        logger.debug("the command failed", exc_info=error)
+        if writes_json():
+            logger.error(sentence_of(error))
+        else:
+            print(f"delayq: {sentence_of(error)}", file=sys.stderr)
+        sys.exit(_flushed(error.exit_code))
+
+
+def _flushed(code: str | int | None) -> str | int | None:
+    """Return an exit code after stdout was flushed. A command whose answer cannot be written has failed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        drop_lost_output()
+        if error.errno != errno.EPIPE:  # the reader of a pipe may stop when it has enough
+            print(f"delayq: The answer could not be written: {error.strerror}.", file=sys.stderr)
+        return code or ExitCode.FAILED
+    return code

@@ -1,5 +1,7 @@
 """Prints answers: JSON for programs, plain text for people. Data goes to stdout, everything else to stderr."""
 
+import codecs
+import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -8,20 +10,27 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import DelayqError, InvalidInput
 
 PROGRESS_EVERY: Final = 2.0
 """Seconds between two progress lines of a long operation."""
 
 
+class OutputLost(DelayqError):
+    """The answer of a command could not be written."""
+
+
 def print_json(value: Any) -> None:
-    """Print one value as one line of JSON."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    """Print one value as one line of JSON. A stream that is not UTF-8 gets escaped characters, as JSON allows."""
+    text = msgspec.json.encode(value).decode()
+    if not text.isascii() and _is_not_utf8(sys.stdout.encoding):
+        text = "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
+    _emit(text + "\n")
 
 
 def print_text(text: str) -> None:
-    """Print one line of text. Control characters in ids and messages are escaped."""
-    sys.stdout.write(printable(text) + "\n")
+    """Print one line of text. Control characters, and characters that the stream cannot show, are escaped."""
+    _write(printable(text) + "\n")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -33,7 +42,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
             cell.rjust(width) if cell.replace(",", "").isdigit() else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         )
-        sys.stdout.write(line.rstrip() + "\n")
+        _write(line.rstrip() + "\n")
 
 
 def print_note(text: str) -> None:
@@ -71,6 +80,24 @@ class Progress:
         if time.monotonic() >= self._tell_at:
             print_note(f"{number:,} {self._done} …")
             self._tell_at = time.monotonic() + PROGRESS_EVERY
+
+
+def _write(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    _emit(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _emit(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise  # the reader of a pipe may stop when it has enough
+    except OSError as error:
+        raise OutputLost(f"The answer could not be written: {error.strerror}.") from None
+
+
+def _is_not_utf8(encoding: str | None) -> bool:
+    return codecs.lookup(encoding or "utf-8").name != "utf-8"
 
 
 def printable(text: str) -> str:

@@ -25,6 +25,8 @@ def read_payload(text: str) -> bytes:
         if not raw.strip():
             raise InvalidInput(f"{source} is not JSON: it is empty.", hint=_EXAMPLE, field="data")
         msgspec.json.decode(raw)
+    except RecursionError:
+        raise InvalidInput(f"{source} is nested too deeply.", hint=_EXAMPLE, field="data") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise InvalidInput(f"{source} is not JSON: {error}.", hint=_EXAMPLE, field="data") from None
     return raw

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from pydantic import SecretStr
 
+from delayq.cli.streams import drop_lost_output
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
 from delayq.core.names import check_queue
@@ -106,6 +107,7 @@ class CliSession:
 
         The line is shown only if the logging of the process shows this logger.
         """
+        drop_lost_output()
         deed = Deed(what, on, reason)
         try:
             yield deed

@@ -4,7 +4,8 @@ import atexit
 import faulthandler
 import os
 import signal
-from typing import Final
+import sys
+from typing import Any, Final
 
 from delayq.backends.protocol import Backend
 from delayq.core.events import WorkerStopping
@@ -44,6 +45,7 @@ def run_child(
     wake_fd, signal_fd = os.pipe()
     os.set_blocking(signal_fd, False)
     signal.set_wakeup_fd(signal_fd)
+    os.register_at_fork(after_in_child=_forget_signals)
     signal.signal(WAKE_SIGNAL, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)  # a Ctrl-C reaches all processes, and the supervisor decides
 
@@ -94,6 +96,31 @@ def _listen_to_signals(child: Child, runner: JobRunner) -> None:
         runner.inline.listen()
 
 
+def _forget_signals() -> None:
+    """In a process that a handler forks, undo the signal handlers of the worker, unless the application replaced them.
+
+    With them, TERM would not end the process, so `multiprocessing.Pool.terminate()` would hang.
+    """
+    defaults: dict[int, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+        WAKE_SIGNAL: signal.SIG_DFL,
+    }
+    for number, default in defaults.items():
+        handler = signal.getsignal(number)
+        if getattr(handler, "__module__", "").startswith("delayq.worker."):
+            signal.signal(number, default)
+    signal.set_wakeup_fd(-1)
+
+
+def _terminate_leftovers() -> None:
+    """Terminate processes that handlers left running, because multiprocessing would wait for them at the exit."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is not None:
+        for process in multiprocessing.active_children():
+            process.terminate()
+
+
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
@@ -103,5 +130,6 @@ def _leave(name: str, seconds: float) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     faulthandler.register(signal.SIGALRM, file=2, chain=True)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    _terminate_leftovers()
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()

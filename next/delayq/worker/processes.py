@@ -7,7 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 WATCHED: Final = {
     signal.SIGTERM,
@@ -39,8 +39,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
     reaches what its handlers started. It gets SIGTERM when its parent dies (on Linux). It starts with all signals as if
     nothing had been watched.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     parent = os.getpid()
     process_id = os.fork()
     if process_id:
@@ -58,9 +57,38 @@ def fork(main: Callable[[], int], *, title: str) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            _flush()
+        finally:
+            os._exit(code)  # never return into the code of the parent
+
+
+def exit_as_copy(error: BaseException | None) -> NoReturn:
+    """End a process that a handler has forked, with the exit code that it would have as a program of its own.
+
+    `error`: the exception that the handler raised in the copy; None = the handler returned.
+    """
+    code: int | str | None = 0
+    try:
+        if isinstance(error, SystemExit):
+            code = error.code
+        elif error is not None:
+            traceback.print_exception(error)
+            code = 1
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+        _flush()
+    finally:
+        os._exit((code or 0) & 0xFF if isinstance(code, int | None) else 1)
+
+
+def _flush() -> None:
+    """Flush the standard streams. A closed or full stream must not change the life of a process."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
 
 
 def reap() -> list[tuple[int, int]]:

@@ -9,10 +9,11 @@ import typer
 
 from delayq.backends.registry import backend_of
 from delayq.cli.application import name_of_application, prepare_application
-from delayq.cli.logging import LogFormat, begin_logging, settle_logging
+from delayq.cli.logging import LogFormat, begin_logging, settle_logging, writes_json
 from delayq.cli.options import App, Queues
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.session import CliSession, embedded_of, session_of
+from delayq.cli.streams import drop_lost_output
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
 from delayq.core.json_shapes.workers import MoveShape
@@ -116,6 +117,9 @@ def work(
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
+    drop_lost_output()
+    if json:
+        begin_logging(log_format="json", level="INFO", quiet=quiet)  # before the first error
     session = session_of(context)
     of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
     application = name_of_application(app, of_all)
@@ -150,9 +154,9 @@ def work(
     if not quiet:
         _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}", form)
         if not registry.names():
-            print_note(f"The module {application} declares no jobs, so all jobs wait. Is it the right module?")
+            _note(f"The module {application} declares no jobs, so all jobs wait. Is it the right module?")
         for connection in connections_elsewhere():
-            print_note(f"Jobs of the connection {connection} need their own worker with --connection {connection}.")
+            _note(f"Jobs of the connection {connection} need their own worker with --connection {connection}.")
     raise typer.Exit(run_worker(backend_of(settings), settings.options(), options, registry))
 
 
@@ -171,7 +175,10 @@ def move(
     This process also redelivers the jobs of vanished workers, and repairs queues. With --once it redelivers nothing,
     because it has not seen how long the workers were silent. Exit code 6: refused for safety.
     """
+    drop_lost_output()
     session = session_of(context)
+    if json:
+        begin_logging(log_format="json", level="INFO", quiet=session.quiet)  # before the first error
     is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)
     form: LogFormat = "json" if json else settings.log_format
@@ -200,6 +207,14 @@ def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str,
         logging.getLogger("delayq").info("%s; Redis at %s", what, where)
     else:
         print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
+
+
+def _note(text: str) -> None:
+    """Print a note on stderr, as a log line if log lines are JSON."""
+    if writes_json():
+        logging.getLogger("delayq").warning(text)
+    else:
+        print_note(text)
 
 
 def _how_many(options: WorkerOptions) -> str:

@@ -13,6 +13,7 @@ from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempt, Attempts
 from delayq.worker.in_flight import InFlight, JobInFlight
+from delayq.worker.processes import exit_as_copy
 from delayq.worker.runners.event_loop import EventLoopRunner
 from delayq.worker.runners.inline import InlineRunner
 from delayq.worker.runners.runner import Runner
@@ -107,7 +108,7 @@ class JobRunner:
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
-            os._exit(0)  # a process that the handler forked came out of it; only its parent is a worker
+            exit_as_copy(error)  # a process that the handler forked left the handler; only its parent is a child
         if error is not None and _is_out_of_memory(error) and not self._in_flight.must_leave:
             logger.warning("a handler ran out of memory; its process is replaced")
             self._in_flight.must_leave = True
