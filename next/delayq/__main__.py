@@ -1,6 +1,7 @@
-"""`python -m delayq` is the command `delayq`.
+"""`python -m delayq` runs the command `delayq`.
 
-What runs for long hears SIGTERM from the first moment: process 1 of a container would ignore it otherwise.
+Long-running commands handle SIGTERM from the start, before the slow imports. Without this, process 1 of a container
+would ignore a SIGTERM that arrives early.
 """
 
 import os
@@ -9,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Run one command."""
+    """Run the command in `sys.argv`."""
     if {"work", "move", "up"} & set(sys.argv[1:]):
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from delayq.cli.main import main as run

@@ -1,4 +1,4 @@
-"""The first calls of a child or supervisor: they create the queues, and read leases and the time of the server."""
+"""The first calls of a child or supervisor: create missing parts of the queues, read leases and the server time."""
 
 import time
 from collections.abc import Sequence
@@ -13,13 +13,16 @@ from delayq.redis.keys import Keys
 
 
 class ServerClock:
-    """The time of the server, as it was at the last `set`, plus the time that has passed on this machine since."""
+    """A clock that shows the time of the server without a call to it.
+
+    It is the clock of this machine plus the difference that the last `set` found.
+    """
 
     def __init__(self) -> None:
         self._ahead_ms = 0
 
     def set(self, server_ms: int) -> None:
-        """Note the present time of the server, in epoch ms."""
+        """Set the clock to the current time of the server, in epoch ms."""
         self._ahead_ms = server_ms - time.time_ns() // 1_000_000
 
     def now_ms(self) -> int:
@@ -37,10 +40,11 @@ def open_queues(
     resting: RestingQueues,
     clock: ServerClock,
 ) -> float:
-    """Create what a queue lacks, record a consumer of delayq in each queue, and set the clock.
+    """Create missing parts of the queues (stream, consumer group, settings), and set the clock.
 
-    Returns the shortest lease of the queues, in seconds. A refused queue is logged and rests; the others are opened.
-    Raises BackendUnavailable and OutcomeUnknown.
+    `consumer`: the name to register in each queue; '' for a supervisor. Returns the shortest lease of the queues, in
+    seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable and
+    OutcomeUnknown.
     """
     tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
     resting.values(queues, drive(executor.run_all(tidy)))
