@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
-    """A reference to a job, as DelayQ returns it. It shows the job as it was at that time.
+    """A reference to a job, as DelayQ returns it. Its members show the job at the time of the call.
 
         id         id of the job; if another job owns the unique key, the id of that job
         queue      queue of the job
@@ -38,7 +38,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
                    or 'vetoed' (not sent, because the job class refused it)
         name       name of the job; '' after calls that do not read it
 
-    The methods call the methods of the client of the same name, with the id and queue of the job.
+    Its methods call the client with the id and the queue of the job.
     """
 
     client: "DelayQ"

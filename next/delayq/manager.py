@@ -87,19 +87,19 @@ class Manager:
     def route(self, pattern: str, *, queue: str | None = None, connection: str | None = None) -> None:
         """Send jobs whose names match a pattern ('order.*') to a queue, a connection, or both.
 
-        The route applies if neither the call nor the declaration of the job names a queue or connection. A new route
-        comes before existing routes. Clients of this manager follow it too. Raises InvalidInput if `queue` is not a
-        valid name.
+        The queue of the route applies if neither the call nor the declaration of the job names a queue. The same is
+        true of its connection. A new route comes before existing routes. Clients of this manager follow it too. Raises
+        InvalidInput if `queue` is not a valid name.
         """
         self._routes.add(pattern, Route(queue=None if queue is None else check_queue(queue), connection=connection))
 
     def destination(
         self, job_name: str, *, queue: str | None = None, connection: str | None = None
     ) -> tuple[Connection, str]:
-        """Return the connection and the queue to which a job is sent.
+        """Return the destination of a job: a connection and a queue.
 
         `queue` and `connection` come from the call, or else from the declaration of the job. None means that neither
-        names one, so a route or the settings decide. Raises ConfigError if the connection is unknown.
+        of them names one, so that a route or the settings decide. Raises ConfigError if the connection is unknown.
         """
         to = destination(
             job_name,

@@ -1,8 +1,11 @@
 """The session of a client: its connection to one server, with the names of keys, the options and the routes.
 
-All operations of a client use it. It also adds queues to the list of queues, where movers and janitors find them; it
-waits until a change is durable, if the options ask for that; and it searches other queues for an id that the default
-queue does not have.
+All operations of a client use it. Besides sending calls, it
+
+* chooses the queue of a new job by the routes,
+* adds queues to the list of queues, where movers and janitors find them,
+* waits until a change is durable, if the options ask for that,
+* searches other queues for an id that the default queue does not have.
 """
 
 from collections.abc import Sequence
@@ -132,9 +135,9 @@ class Session:
     async def _write_confirmed(self, call: Call[T], queue: str) -> T:
         """Send a call, and on the same connection WAIT or WAITAOF, until its effect is as durable as asked.
 
-        If the call is a repetition that writes nothing, WAIT would return before the first call is durable. So a mark
-        is written after the call. The script is sent as text, because WAIT would otherwise come before the script if
-        the script had to be loaded first.
+        If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
+        may not be durable yet. So a mark is written after the call. If the script had to be loaded first, WAIT would
+        run before the script. So the script is sent as text.
         """
         durability = self.options.durability
         as_text = Call(call.words_with_text(), call.parse, call.repeatable)

@@ -100,9 +100,10 @@ class Attempts:
         self._base = copy_context()
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
-        """Read a delivery. Return an attempt, or a settlement if there is nothing to run.
+        """Read a delivery. Return an attempt, or the settlement of a job that may not start.
 
-        The envelope may be unreadable, the handler unknown, or a limit of the job exceeded.
+        A job may not start if its envelope is unreadable, its handler is unknown, its payload does not fit, a cancel
+        asked it to stop, or one of its limits is exceeded.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)

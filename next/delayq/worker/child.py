@@ -1,14 +1,15 @@
 """The loop of a child, the worker process that runs jobs: it fetches jobs, runs them, and settles them.
 
-To settle a job is to report the outcome of its attempt. Each step of the loop makes one round trip to the backend
-(called a trip): it settles finished jobs and fetches new ones. While the reply is on its way, the child runs the jobs
-that it already has. It blocks on the backend only if it has no job at all.
+To settle a job is to report the outcome of its attempt. Each step of the loop makes one round trip (called a trip) to
+the backend, for example Redis: it settles finished jobs and fetches new ones. While the reply is on its way, the child
+runs the jobs that it already has. It blocks on the backend only if it has no job at all.
 
-Each job of the child has a slot, which is its entry in the memory that the child shares with its supervisor. The
-supervisor renews the leases of all jobs in slots. The child keeps these rules:
+A lease is how long a fetched job belongs to a child. Each job of the child has a slot, which is its entry in the memory
+that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The child keeps these
+rules:
 
 * Leases. The child starts a job only if the last read that delivered it was sent less than two thirds of a lease ago,
-  because the lease may have expired otherwise. If that read is older, the child re-reads its pending jobs before
+  because otherwise the lease may have expired. If that read is older, the child re-reads its pending jobs before
   starting any. This renews their leases and shows which jobs still belong to the child.
 * Lost replies. If a trip fails, the child does not know which jobs the backend delivered. It then reads its pending
   jobs again. This is called a replay.
@@ -36,6 +37,8 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
+"""Default of `idle_wait`, in seconds."""
+
 BUSY_WAIT: Final = 0.02
 """Polling interval in seconds while the child has both running jobs and free threads.
 
@@ -49,9 +52,10 @@ UNREACHABLE: Final = "the backend cannot be reached"
 
 
 class UnderWay(msgspec.Struct, frozen=True):
-    """A trip that awaits its reply: the jobs that it settles, the most jobs that it fetches, and its time of sending.
+    """A trip that awaits its reply.
 
-    `trip` is the object that the consumer returned.
+    `trip`: the object that the consumer returned. `finished`: the jobs that the trip settles. `limit`: maximum number
+    of jobs that it fetches. `sent_at`: when it was sent.
     """
 
     trip: Any
@@ -97,6 +101,7 @@ class Child:
         self._found_nothing = False
         self._outages = Outages(clock=clock)
         self.stopping = False
+        """True after TERM."""
 
     def run(self) -> None:
         """Run steps until the child has to end. Then let running jobs finish, hand back the others, and settle."""
@@ -162,7 +167,7 @@ class Child:
         self._complete(self._begin(limit=0))
 
     def hand_back(self, jobs: Sequence[JobInFlight]) -> None:
-        """Return jobs that were not started to their queues.
+        """Hand back jobs: return them to their queues without a start.
 
         Their slots become free even if the call fails. The next replay finds jobs that still belong to the child.
         """
@@ -226,9 +231,9 @@ class Child:
         return max(room, 0)
 
     def _begin(self, *, limit: int) -> UnderWay | None:
-        """Send a trip that settles finished jobs and fetches up to `limit` new ones. None = there is nothing to send.
+        """Send a trip that settles finished jobs and fetches up to `limit` new ones, without waiting for the reply.
 
-        It does not wait for the reply.
+        Return None if no job is finished and `limit` is 0.
         """
         finished = self._in_flight.take_finished()
         if not finished and not limit:
@@ -325,7 +330,8 @@ class Child:
     ) -> None:
         """Free the slots of settled jobs, and keep the others, to settle them again.
 
-        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop before they were settled.
+        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop, which are then settled
+        as stopped.
         """
         refused: list[tuple[JobInFlight, Settlement]] = []
         stopped: list[tuple[JobInFlight, Settlement]] = []

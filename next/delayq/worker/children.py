@@ -67,8 +67,9 @@ class ChildProcess:
 
     `jobs_left`: how many jobs it may still run; None = any number. `consumer`: its consumer name in the backend.
     `process_id`: None while no process runs. `fork_at`: earliest time of the next fork. `is_settled`: the jobs of the
-    last process were settled. `end_by`: when the process is killed although it runs other jobs. `ending`: why it was
-    killed. `killed_for`: the jobs because of which it was killed. `warned`: the jobs because of which it got TERM.
+    last process were settled. `end_by`: when the process is killed even if jobs run that are not overdue. `ending`:
+    why it was killed. `killed_for`: the overdue jobs that were the reason. `warned`: the overdue jobs for which it got
+    TERM.
     """
 
     slots: SlotTable

@@ -2,7 +2,8 @@
 
 A slot shows the state of one job, in memory shared with the supervisor. The backend lists the jobs that were delivered
 to the child and are not settled. The table shows the effect on each of these jobs. A recovery is a redelivery after a
-worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue at no cost.
+worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue at no cost. A
+finished job that must be settled in another way than by an acknowledgement is treated as a running job.
 
     finished, and only has to be acknowledged         acknowledged
     not started, or without a slot                    handed back
@@ -10,7 +11,8 @@ worker died; a job with too many recoveries fails. To hand back a job is to retu
     running, and the only reason for a kill           settled as timed out or as cancelled
     running, and one of several reasons for a kill    redelivered; this counts as a recovery
     running too long in a process that SIGSTOP froze  redelivered; this counts as a recovery
-    running, but not a reason for the kill            handed back; so is every job after the grace period
+    running, but not a reason for the kill            handed back
+    running at the end of the grace period            handed back
 """
 
 import logging
@@ -79,7 +81,7 @@ class CrashRecovery:
 
 
 def _error_of(child: ChildProcess) -> JobInterrupted | None:
-    """Return the error of the job that was the only reason to kill a child. None = its job counts a recovery."""
+    """Return the error of the job that was the only reason to kill a child. None = the job counts one recovery."""
     if len(child.killed_for) != 1:
         return None  # one of several jobs may have kept the others from ending
     if child.ending is Ending.TIMEOUT:

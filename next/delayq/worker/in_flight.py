@@ -4,7 +4,8 @@
 entry of the job in the memory shared with the supervisor. If the child dies, the supervisor reads the slots, to settle
 or redeliver each job.
 
-`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, measured by the jobs before.
+`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, estimated from the running times
+of earlier jobs.
 """
 
 import itertools
@@ -28,6 +29,7 @@ this amount.
 """
 
 MAX_BATCH: Final = 250
+"""Maximum number of jobs in one fetch."""
 
 SUSPECT: Final = 2
 """A job with this many recoveries or more is a suspect, because it may have killed its workers.
@@ -46,8 +48,8 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
     started. These times come from the clock of InFlight. `limit`: how many seconds it may run. `limit_at`: its
     deadline, in `slots.now()` time. For both, 0 = none.
 
-    `is_suspect`: it should run alone in the process. `is_interrupted`: an interruption was raised in its handler or
-    will be raised at once; this happens once.
+    `is_suspect`: it should run alone in the process. `is_interrupted`: `take_interruptions` has returned it, so it is
+    not interrupted again.
     """
 
     slot: int
@@ -62,9 +64,9 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
 
 
 class InFlight:
-    """The jobs of one child.
+    """The jobs of one child. `slots`: its slots. `threads`: number of its threads.
 
-    `lock` protects them, because the main thread, the watchdog and the threads that run handlers use this object.
+    `lock` protects this object, because the main thread, the watchdog and the threads that run handlers use it.
     """
 
     def __init__(self, slots: SlotTable, *, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,14 +84,15 @@ class InFlight:
         self._seconds_per_job = PREFETCH_SECONDS
         self._progress: dict[JobInFlight, dict[str, Any]] = {}
         self.suspects = 0
+        """Number of suspects in slots."""
         self.must_leave = False
         """True if the process must be replaced, because a handler ran out of memory or the process grew too large."""
 
     def add(self, deliveries: Sequence[Delivery], *, read_at: float) -> None:
-        """Add deliveries as waiting jobs, suspects in front. If the child already has a delivery, only update its read
-        time.
+        """Add deliveries as waiting jobs, suspects in front.
 
-        A delivery that finds no free slot is left out. A later replay, which reads all pending jobs, finds it again.
+        If the child already has a delivery, only its read time is updated. If no slot is free, a delivery is left out,
+        and a later replay, which reads all pending jobs, finds it again.
         """
         now = self._clock()
         with self.lock:
@@ -140,7 +143,7 @@ class InFlight:
     def park(self, job: JobInFlight) -> None:
         """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
 
-        Its handler may have to wait for a thread. If the process dies before then, the job is not charged a recovery.
+        Its handler may have to wait for a thread. If the process dies before then, this does not count as a recovery.
         """
         self.slots.mark(job.slot, SlotState.WAITING)
 

@@ -1,7 +1,7 @@
 """Renews the leases of all jobs that children have, and passes stop requests on to the children.
 
-This runs in the supervisor. It reads the slots, in which each child shows its jobs. A job whose lease is not renewed in
-time is delivered to another worker.
+This runs in the supervisor. It finds the jobs of a child in its slots, which are memory shared with the supervisor. A
+job whose lease is not renewed in time is delivered to another worker.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Forks processes, sends them signals, and collects dead ones.
 
-The parent must not have threads, because a child gets only the forking thread, and locks of other threads stay locked.
+The parent must have only one thread. Locks that other threads hold during a fork would stay locked in the new process.
 """
 
 import contextlib

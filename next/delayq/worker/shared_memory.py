@@ -3,7 +3,7 @@
 Each job of the child has a slot. The child writes the slots, and the supervisor writes the orders. Only this module
 knows the layout of the bytes.
 
-There is no lock, because a child can be killed at any moment while it holds one. Two rules replace it:
+The two processes share no lock, because a child can be killed while it holds one. Two rules replace it:
 
 * The child writes the state of a slot last, so that a half-written slot still counts as free.
 * The supervisor reads queue and entry id of a slot twice, before and after the other fields. If they are equal, the

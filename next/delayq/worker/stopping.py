@@ -23,7 +23,10 @@ from delayq.worker.shared_memory import Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_MOMENT: Final = 3.0
-"""Seconds from WorkerShutdown in running handlers to the end of the grace period; at most a quarter of that period."""
+"""WorkerShutdown is raised in running handlers this many seconds before the grace period ends.
+
+If a quarter of the grace period is less than this, it is raised at the start of the last quarter.
+"""
 
 SECOND_SIGNAL_AFTER: Final = 2.0
 """If the same signal comes again, at least this many seconds after the first, the worker exits at once."""

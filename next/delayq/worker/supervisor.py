@@ -1,8 +1,8 @@
 """The supervisor: the parent process of a worker. It forks children, which run the jobs, and runs no handler itself.
 
-It renews the leases of their jobs, kills children that overrun, and settles the jobs of dead children. It also runs
-the sidecar (see sidecar.py). The loop is a list of steps, so that a step that fails is logged by its name and does not
-stop the others.
+It renews the leases of their jobs, kills children whose jobs overrun, and settles the jobs of dead children. It also
+runs the sidecar (see sidecar.py). The loop of the supervisor is a list of steps. If a step fails, the failure is logged
+with the name of the step, and the other steps still run.
 """
 
 import logging
@@ -24,9 +24,9 @@ TICK: Final = 0.25
 """Longest pause between two turns of the loop, in seconds."""
 
 SUSPENDED_AFTER: Final = 1.0
-"""If a turn starts later than planned by more than this, the whole worker was suspended (laptop sleep, SIGSTOP).
+"""If a turn starts this many seconds later than planned, the whole worker was suspended (laptop sleep, SIGSTOP).
 
-All deadlines are then extended by the delay, because the jobs did not run either. In seconds.
+All deadlines are then extended by the delay, because the handlers did not run either.
 """
 
 
@@ -81,7 +81,7 @@ class Supervisor:
         return self._stopping.code
 
     def turn(self) -> None:
-        """Run one turn: reap, settle the jobs of dead children, fork missing processes, and step each role."""
+        """Run one turn: reap dead processes, settle the jobs of dead children, fork new ones, and step each role."""
         self._try("reap", self._reap)
         if self._has_ended():
             return

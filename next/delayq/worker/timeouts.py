@@ -1,11 +1,12 @@
 """Kills children whose jobs do not end after a timeout or a cancel. This runs in the supervisor.
 
-The watchdog of a child raises an exception in the handler first. If the job still runs some time later, the supervisor
-takes these steps:
+First, the watchdog of the child interrupts the handler. If the job still runs some time later, the supervisor takes
+these steps:
 
     child with one thread        after 1 s: TERM, so that the child raises the exception once more; after 2 s: KILL
     child with several threads   after 2 s: order the child to take no more jobs; KILL as soon as its other jobs have
                                  finished, or 5 s after the order
+    child stopped by SIGSTOP     after 2 s: KILL
 """
 
 import logging

@@ -33,8 +33,8 @@ class Watchdog:
     """Checks the jobs of a child every 20 ms.
 
     `settle_and_hand_back`: the method of Child; it takes jobs out while holding the lock of InFlight, so that a job is
-    never both started and handed back. `interrupt`: raises an error in the handler of a job. `lease`: in seconds.
-    `memory`: how large the process may become, in bytes; None = any size.
+    never both started and handed back. `interrupt`: raises an error in the handler of a job. `lease`: shortest lease
+    of the queues, in seconds. `memory`: how large the process may become, in bytes; None = any size.
     """
 
     def __init__(

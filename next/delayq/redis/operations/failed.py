@@ -32,7 +32,7 @@ class FailedOperations(JobOperations[RefT]):
     ) -> AsyncIterator[JobInfo]:
         """Iterate over the failed jobs of a queue, with their failures, the earliest failure first.
 
-        Arguments select the jobs; None selects all of them:
+        The arguments select the jobs. Except for `queue`, None means no restriction:
 
             queue        queue of the jobs; None = the default queue
             name         pattern for the name, such as 'order.*'

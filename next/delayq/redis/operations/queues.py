@@ -168,7 +168,7 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs. Raises InvalidInput. Raises QueueInUse if it has jobs, and counts them."""
+        """Delete a queue that has no jobs. Raises InvalidInput, and QueueInUse with the numbers of its jobs."""
         name = check_queue(queue)
         keys = self._session.keys
         _must_be_empty(name, await self._session.executor.run(calls.remove(keys, name, look=True)))

@@ -24,7 +24,7 @@ from delayq.redis.session import Session
 AT_ONCE_MS: Final = 15_000
 """A job that is due within this time may have ended before a lost call is sent again.
 
-The second call would then store the job again. So the call carries a token, by which the server recognizes it.
+The second call would then store the job again. The call therefore carries a token, so that the server recognizes it.
 """
 
 _ON_CONFLICT: Final = get_args(OnConflict)
@@ -83,7 +83,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             retry_until       time until which the job is retried; it replaces `tries`
             max_exceptions    maximum number of attempts that raise an exception
             retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
-            headers           texts that are sent with the job
+            headers           names and texts that are sent with the job, such as trace ids
             tags              words that are stored with the job, for people who look at it
 
         For `deadline` and `retry_until`, a duration counts from the due time. If this program declares a job of this
@@ -213,7 +213,8 @@ class SchedulingOperations(OperationsBase[RefT]):
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
         """Return the reference for a stored job. Raises Conflict and JobRunning if it was not stored.
 
-        If this call made the id, `kept` means that an earlier try of the same call stored the job.
+        If this call made the id, the answer `kept` means that an earlier try of the same call stored the job. The
+        outcome is therefore `created`.
         """
         outcome = placed.answer
         if outcome == "created":

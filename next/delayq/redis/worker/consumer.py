@@ -115,7 +115,7 @@ class RedisConsumer:
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
 
-        Returns an answer or error for each settlement, and the new jobs. Raises BackendError if there is no reply.
+        Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply is lost.
         """
         outcomes = drive(self._executor.finish(trip.started))
         settled, read = outcomes[: len(trip.settling)], outcomes[len(trip.settling) :]
@@ -164,7 +164,10 @@ class RedisConsumer:
         return [delivery for reply in replies for delivery in reply]
 
     def hand_back(self, held: Sequence[DeliveryRef]) -> None:
-        """Return jobs that were not started to their queues. If a queue refuses this, its jobs remain pending here."""
+        """Hand back jobs: return them to their queues without a start.
+
+        If a queue refuses this, its jobs remain pending for this consumer.
+        """
         pages = [(queue, page) for queue, jobs in by_queue(held).items() for page in cut(jobs, calls.MAX_HAND_BACK)]
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
         self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))

@@ -18,7 +18,10 @@ from redis.exceptions import RedisError
 from delayq.redis.connection.url import Address
 
 EXACT: Final = 0.002
-"""The end of each wait, in seconds, is slept, because a wait for a socket is only exact to a millisecond."""
+"""Length of the last part of each wait, in seconds.
+
+It is slept, because a wait for a socket is only exact to a millisecond.
+"""
 
 RECONNECT_PAUSE: Final = 0.5
 """Shortest pause between two attempts to connect, in seconds."""

@@ -48,7 +48,7 @@ def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequ
 
 
 def _are_bare(rows: Sequence[Settlement]) -> bool:
-    """Return True if all rows are acknowledgements without a result or report, so that there are no bytes to count."""
+    """Return True if all rows are acknowledgements without a result or report, whose size need not be checked."""
     return not [row for row in rows if type(row) is not Acked or row.result or row.report]
 
 

@@ -1,4 +1,7 @@
-"""The list of live workers. Each child writes a description of itself every few seconds, which expires after 30 s."""
+"""The list of live workers, for operators.
+
+Every few seconds, each supervisor writes a description of each of its children, which expires after 30 s.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,8 +1,8 @@
 """Runs coroutine functions, many at a time, in one event loop. The loop has its own thread.
 
 To interrupt a handler, its task is cancelled. The attempt then ends with the error of the interruption, such as
-JobTimedOut. If a handler leaves tasks running that it started, they are cancelled at its end, because no code of a job
-should run after the job has ended.
+JobTimedOut. If tasks that a handler started still run at its end, they are cancelled, because no code of a job should
+run after the job has ended.
 """
 
 import asyncio

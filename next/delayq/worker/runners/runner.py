@@ -1,4 +1,4 @@
-"""The protocol of runners. A runner is one of the three ways in which a child runs handlers."""
+"""The protocol of runners. A child has up to two of them: one for plain functions, and one for coroutine functions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ AsyncEnd = Callable[[JobInFlight, Attempt, Any, BaseException | None], Awaitable
 
 
 class Runner(Protocol):
-    """Runs attempts in one of the three ways."""
+    """Runs attempts in one way: in the main thread, in other threads, or in an event loop."""
 
     def run(self, job: JobInFlight, attempt: Attempt) -> None:
         """Run an attempt, now or soon. At its end, call `End` or `AsyncEnd`."""
