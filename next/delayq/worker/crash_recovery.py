@@ -65,8 +65,8 @@ class CrashRecovery:
         if done or unstarted or vanished or decided:
             failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
             logger.warning(
-                "the child %s is gone; of its jobs, %d were acknowledged, %d handed back, %d redelivered (this counts "
-                "as a recovery), %d timed out or cancelled",
+                "the child %s is gone; of its jobs, %d were acknowledged, %d were handed back, %d counted a recovery, "
+                "and %d timed out or were cancelled",
                 child.consumer,
                 len(done),
                 len(unstarted),
