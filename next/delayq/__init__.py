@@ -1,4 +1,8 @@
-"""delayq runs work later and never loses it."""
+"""delayq runs work later and never loses it.
+
+Programs schedule jobs with DelayQ, AsyncDelayQ or `dispatch`. Redis keeps the jobs, and workers run them when they are
+due.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -98,12 +102,12 @@ __all__ = list(_PLACES)
 
 
 def __dir__() -> list[str]:
-    """List the public names, whether they are imported by now or not."""
+    """List all public names, also names that have not been imported yet."""
     return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import delayq` stays cheap."""
+    """Import a public name when it is first used, so that `import delayq` is fast."""
     if name not in _PLACES:
         raise AttributeError(f"module 'delayq' has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

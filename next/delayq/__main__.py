@@ -1,6 +1,7 @@
-"""`python -m delayq` is the command `delayq`.
+"""`python -m delayq` runs the command `delayq`.
 
-What runs for long hears SIGTERM from the first moment: process 1 of a container would ignore it otherwise.
+Long-running commands handle SIGTERM from the start, before the slow imports. Without this, process 1 of a container
+would ignore a SIGTERM that arrives early.
 """
 
 import os
@@ -13,7 +14,7 @@ _OPTIONS_WITH_VALUES: Final = ("--url", "--connection", "--prefix", "--config")
 
 
 def main() -> None:
-    """Run one command."""
+    """Run the command in `sys.argv`."""
     if _command(sys.argv[1:]) in ("work", "move", "up"):
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from delayq.cli.main import main as run

@@ -1,4 +1,8 @@
-"""The two clients and their references to jobs. DelayQ blocks; AsyncDelayQ is awaited. Both have the same methods."""
+"""The two clients, and the references to jobs that they return.
+
+The methods of DelayQ block. AsyncDelayQ has the same methods as coroutines, for asyncio. Their docstrings are in
+`delayq/redis/operations/`, because each method is written once for both clients.
+"""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial, wraps
@@ -24,10 +28,17 @@ T = TypeVar("T")
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
-    """A job, as a blocking client answered. `due_ms` is None when the job no longer waits for a time.
+    """A reference to a job, as DelayQ returns it. Its members show the job at the time of the call.
 
-    `outcome` says what the call did: created, kept, replaced, postponed, rescheduled, scheduled, ready. When another
-    job owns the unique key, `id` is that job's. `name` is '' after calls that do not read the job.
+        id         id of the job; if another job owns the unique key, the id of that job
+        queue      queue of the job
+        state      state of the job, such as 'scheduled' or 'ready'
+        due_ms     due time in epoch ms; None = the job does not wait for a due time
+        outcome    effect of the call: 'created', 'kept', 'replaced', 'postponed', 'rescheduled', 'scheduled', 'ready',
+                   or 'vetoed' (not sent, because the job class refused it)
+        name       name of the job; '' after calls that do not read it
+
+    Its methods call the client with the id and the queue of the job.
     """
 
     client: "DelayQ"
@@ -42,7 +53,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         return _shown(self)
 
     def cancel(self, *, running: bool = False) -> Answer:
-        """Cancel the job; see DelayQ.cancel."""
+        """Cancel the job. See DelayQ.cancel."""
         return self.client.cancel(self.id, queue=self.queue, running=running)
 
     def reschedule(
@@ -53,32 +64,34 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         tz: str | None = None,
         fold: int | None = None,
     ) -> "JobRef":
-        """Give the job a new due time; see DelayQ.reschedule."""
+        """Give the job a new due time. See DelayQ.reschedule."""
         return self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     def run_now(self) -> "JobRef":
-        """End the wait of the job; see DelayQ.run_now."""
+        """Make the job ready now. See DelayQ.run_now."""
         return self.client.run_now(self.id, queue=self.queue)
 
     def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job; None when it is done and not kept, or was cancelled."""
+        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
         return self.client.get(self.id, queue=self.queue)
 
     def wait(self, timeout: Duration) -> JobInfo | None:
-        """Wait until the job has ended; see DelayQ.wait."""
+        """Wait until the job has ended. See DelayQ.wait."""
         return self.client.wait(self.id, queue=self.queue, timeout=timeout)
 
     def result(self, timeout: Duration = "0s") -> Any:
-        """Return what the handler returned. Waits up to `timeout` for the end of the job.
+        """Return the result of the handler. Wait up to `timeout` for the end of the job; by default, do not wait.
 
-        Raises TimeoutError, JobHasFailed, ResultLost when it could not be kept, and JobNotFound when nothing is kept:
-        results need a retention.
+        Results are kept only for jobs with a retention. Raises TimeoutError if the job has not ended, JobHasFailed,
+        JobNotFound if the job is not kept, and ResultLost if the result could not be stored.
         """
         return _result_of(self.wait(timeout), self.id)
 
 
 class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
-    """A job, as an awaited client answered. Its members are those of JobRef, its methods are awaited."""
+    """A reference to a job, as AsyncDelayQ returns it. It has the same members as JobRef, and its methods are
+    coroutines.
+    """
 
     client: "AsyncDelayQ"
     id: str
@@ -92,7 +105,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         return _shown(self)
 
     async def cancel(self, *, running: bool = False) -> Answer:
-        """Cancel the job; see DelayQ.cancel."""
+        """Cancel the job. See DelayQ.cancel."""
         return await self.client.cancel(self.id, queue=self.queue, running=running)
 
     async def reschedule(
@@ -103,32 +116,30 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         tz: str | None = None,
         fold: int | None = None,
     ) -> "AsyncJobRef":
-        """Give the job a new due time; see DelayQ.reschedule."""
+        """Give the job a new due time. See DelayQ.reschedule."""
         return await self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     async def run_now(self) -> "AsyncJobRef":
-        """End the wait of the job; see DelayQ.run_now."""
+        """Make the job ready now. See DelayQ.run_now."""
         return await self.client.run_now(self.id, queue=self.queue)
 
     async def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job; None when it is done and not kept, or was cancelled."""
+        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
         return await self.client.get(self.id, queue=self.queue)
 
     async def wait(self, timeout: Duration) -> JobInfo | None:
-        """Wait until the job has ended; see DelayQ.wait."""
+        """Wait until the job has ended. See DelayQ.wait."""
         return await self.client.wait(self.id, queue=self.queue, timeout=timeout)
 
     async def result(self, timeout: Duration = "0s") -> Any:
-        """Return what the handler returned; see JobRef.result."""
+        """Return the result of the handler. See JobRef.result."""
         return _result_of(await self.wait(timeout), self.id)
 
 
 class AsyncDelayQ(Operations[AsyncJobRef]):
-    """The client for asyncio. Event loops may share one.
+    """The client for asyncio. Several event loops may share one client.
 
-    `url` is redis://, rediss:// or unix://; without one it is that of the settings (docs/settings.md), or else the
-    embedded server of the project, which is found or started here. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError, and BackendUnavailable for an embedded server that does not start.
+    The arguments and errors are the same as for DelayQ. It can be used with `async with`.
     """
 
     def __init__(
@@ -144,7 +155,7 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
 
     @classmethod
     def over(cls, backend: Backend, routes: Routes) -> Self:
-        """Make a client of a manager, whose connections share their routes."""
+        """Make a client over a backend. Clients of one manager share their routes."""
         client = cls.__new__(cls)
         client._open(backend, routes)
         return client
@@ -168,7 +179,7 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
 def blocking(
     operation: "Callable[Concatenate[Operations[JobRef], P], Coroutine[Any, Any, T]]",
 ) -> "Blocking[P, T]":
-    """Turn an operation into a method of DelayQ. The signature stays; only the `await` goes."""
+    """Turn an operation into a method of DelayQ with the same signature, without `async`."""
 
     @wraps(operation)
     def method(self: "DelayQ", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -180,7 +191,7 @@ def blocking(
 def iterating(
     operation: "Callable[Concatenate[Operations[JobRef], P], AsyncIterator[T]]",
 ) -> "Callable[Concatenate[DelayQ, P], Iterator[T]]":
-    """Turn an operation that yields into a method of DelayQ that does."""
+    """Turn an operation that is an async generator into a method of DelayQ that is a generator."""
 
     @wraps(operation)
     def method(self: "DelayQ", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -202,11 +213,20 @@ def iterating(
 
 
 class DelayQ:
-    """The blocking client. Threads may share one.
+    """The blocking client. Several threads may share one client.
 
-    `url` is redis://, rediss:// or unix://; without one it is that of the settings (docs/settings.md), or else the
-    embedded server of the project, which is found or started here. `prefix` and `queue` go before those of the
-    settings. Raises ConfigError, and BackendUnavailable for an embedded server that does not start.
+        url         address of the server: redis://, rediss:// or unix://; None = the address in the settings, or else
+                    the embedded server of the project, which is found or started here
+        prefix      prefix of all keys; None = the prefix in the settings
+        queue       default queue; None = the default queue in the settings
+        settings    settings to use instead of the other arguments; None = the settings of the project
+
+    docs/settings.md describes the settings. The client can be used with `with`. Connections open when they are first
+    used.
+
+    Raises ConfigError if a setting cannot be used, and BackendUnavailable if the embedded server does not start. The
+    docstring of each method names its errors; the docstring of Operations names the errors of the server, which every
+    method can raise.
     """
 
     def __init__(
@@ -222,7 +242,7 @@ class DelayQ:
 
     @classmethod
     def over(cls, backend: Backend, routes: Routes) -> Self:
-        """Make a client of a manager, whose connections share their routes."""
+        """Make a client over a backend. Clients of one manager share their routes."""
         client = cls.__new__(cls)
         client._open(backend, routes)
         return client
@@ -288,8 +308,8 @@ Blocking = Callable[Concatenate[DelayQ, P], T]
 def _result_of(info: JobInfo | None, job_id: str) -> Any:
     if info is None:
         raise JobNotFound(
-            f"Nothing is kept of the job {job_id!r}: it is done, or was cancelled.",
-            hint="Give it a retention, such as retention='1h', to keep its result for that long.",
+            f"The job {job_id!r} is not kept: it has finished, or was cancelled.",
+            hint="To keep results, give the job a retention, such as retention='1h'.",
         )
     if info.state == "failed":
         why = f": {info.failure.type}: {info.failure.message}" if info.failure else ""

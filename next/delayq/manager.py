@@ -1,11 +1,11 @@
-"""The connections of one application, by name, and which job goes where.
+"""The connections of one application, by name, and the destination of each job: its connection and its queue.
 
-    manager = Manager()                                    the settings: DELAYQ_*, delayq.toml
-    manager.connection().client.cancel("order-42")         the default connection
-    manager.connection("reports")                          [connections.reports] of the settings
-    manager.route("order.*", queue="orders")               as [routes] does
+    manager = Manager()                                    read the settings: DELAYQ_*, delayq.toml
+    manager.connection().client.cancel("order-42")         use the default connection
+    manager.connection("reports")                          use [connections.reports] of the settings
+    manager.route("order.*", queue="orders")               add a route, like [routes] of the settings
 
-Jobs ask the current manager where to go. A program that sets none gets one from the settings.
+`dispatch` sends a job through the current manager. If a program sets no manager, one is made from the settings.
 """
 
 import threading
@@ -26,7 +26,7 @@ MakeHeaders = Callable[[JobSpec], Mapping[str, str]]
 
 
 class Connection:
-    """One connection: `client` blocks, `aclient` is awaited. Each is made when it is first used."""
+    """One connection, with a blocking client and a client for asyncio. Each client is made when it is first used."""
 
     def __init__(self, name: str, settings: Settings, routes: Routes) -> None:
         self.name = name
@@ -36,22 +36,25 @@ class Connection:
 
     @cached_property
     def client(self) -> DelayQ:
-        """The blocking client; threads share it. Raises ConfigError."""
+        """The blocking client. Threads share it. Raises ConfigError."""
         return DelayQ.over(self.backend, self._routes)
 
     @cached_property
     def aclient(self) -> AsyncDelayQ:
-        """The client for asyncio; event loops share it. Raises ConfigError."""
+        """The client for asyncio. Event loops share it. Raises ConfigError."""
         return AsyncDelayQ.over(self.backend, self._routes)
 
     def close(self) -> None:
-        """Close the connections of the blocking client; `await aclient.close()` closes those of the other."""
+        """Close the connections of the blocking client. For the other client, use `await aclient.close()`."""
         if "client" in vars(self):
             self.client.close()
 
 
 class Manager:
-    """The connections and routes of one application. Threads may share one."""
+    """The connections and routes of one application. Threads may share a manager.
+
+    `settings`: None = the settings of the project. Raises ConfigError.
+    """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = load_settings() if settings is None else settings
@@ -61,7 +64,10 @@ class Manager:
         self._lock = threading.Lock()
 
     def connection(self, name: str | None = None) -> Connection:
-        """Return a connection, or the default one; made once. Raises ConfigError for an unknown name."""
+        """Return the connection with this name; None = the default connection. Later calls return the same object.
+
+        Raises ConfigError if the name is unknown.
+        """
         name = name or self.settings.connection
         with self._lock:
             if name not in self._connections:
@@ -69,27 +75,31 @@ class Manager:
             return self._connections[name]
 
     def define(self, name: str, **table: Any) -> None:
-        """Define a connection as [connections.NAME] does: url, prefix, queue. Raises pydantic.ValidationError."""
+        """Define a connection. `table` has the keys of [connections.NAME] in the settings: url, prefix, queue.
+
+        A connection that has the same name is replaced. Raises pydantic.ValidationError.
+        """
         connections = {**self.settings.connections, name: ConnectionSettings(**table)}
         with self._lock:
             self.settings = self.settings.model_copy(update={"connections": connections})
             self._connections.pop(name, None)
 
     def route(self, pattern: str, *, queue: str | None = None, connection: str | None = None) -> None:
-        """Send the jobs whose names match a pattern ('order.*') to a queue, a connection, or both.
+        """Send jobs whose names match a pattern ('order.*') to a queue, a connection, or both.
 
-        The route is used for jobs whose call and declaration name none. It comes before existing routes, and clients of
-        this manager follow it too. Raises InvalidInput for a queue that breaks the grammar.
+        The queue of the route applies if neither the call nor the declaration of the job names a queue. The same is
+        true of its connection. A new route comes before existing routes. Clients of this manager follow it too. Raises
+        InvalidInput if `queue` is not a valid name.
         """
         self._routes.add(pattern, Route(queue=None if queue is None else check_queue(queue), connection=connection))
 
     def destination(
         self, job_name: str, *, queue: str | None = None, connection: str | None = None
     ) -> tuple[Connection, str]:
-        """Return the connection and the queue to which a job is sent.
+        """Return the destination of a job: a connection and a queue.
 
-        `queue` and `connection` are those of the call, or else those that the job declares; None = neither names one.
-        Raises ConfigError for an unknown connection.
+        `queue` and `connection` come from the call, or else from the declaration of the job. None means that neither
+        of them names one, so that a route or the settings decide. Raises ConfigError if the connection is unknown.
         """
         to = destination(
             job_name,
@@ -102,18 +112,18 @@ class Manager:
         return found, found.settings.queue if to.queue is None else to.queue
 
     def add_headers(self, make: MakeHeaders) -> None:
-        """Give every job that is dispatched headers, such as those of a trace.
+        """Add headers to every dispatched job, for example the ids of a trace.
 
-        Headers that a dispatch says go before them.
+        `make` gets the JobSpec and returns the headers. Headers of the dispatch itself override them.
         """
         self._headers.append(make)
 
     def headers_for(self, spec: JobSpec) -> dict[str, str]:
-        """Return the headers that are added to a job."""
+        """Return the headers that `add_headers` adds to a job."""
         return {name: value for make in self._headers for name, value in make(spec).items()}
 
     def close(self) -> None:
-        """Close the blocking connections."""
+        """Close the connections of all blocking clients."""
         for connection in self._connections.values():
             connection.close()
 
@@ -124,7 +134,7 @@ _making = threading.Lock()
 
 
 def current_manager() -> Manager:
-    """Return the manager of this context, or that of the program, which is made from the settings if there is none."""
+    """Return the manager of this context, or else of the program. If neither exists, make one from the settings."""
     manager = _of_context.get() or _of_program
     if manager is not None:
         return manager
@@ -135,19 +145,19 @@ def current_manager() -> Manager:
 
 
 def manager_that_was_set() -> Manager | None:
-    """Return the manager of the program; None when nothing has asked for one or set one."""
+    """Return the manager of the program, or None if it was neither set nor made yet."""
     return _of_program
 
 
 def set_manager(manager: Manager | None) -> None:
-    """Make a manager that of the program, in all its threads."""
+    """Set the manager of the program, for all its threads. None = make one from the settings when it is needed."""
     global _of_program  # noqa: PLW0603
     _of_program = manager
 
 
 @contextmanager
 def using_manager(manager: Manager) -> Iterator[Manager]:
-    """Use a manager inside the block, in this thread or task."""
+    """Use a manager inside the `with` block, only in this thread or task."""
     outside = _of_context.get()
     _of_context.set(manager)
     try:

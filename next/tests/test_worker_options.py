@@ -193,4 +193,4 @@ def test_log_lines_are_json_when_that_is_asked_for(start: Start, tmp_path: Path)
     assert start("--json", "--max-time", "100ms").wait(timeout=20) == 0
     first, *_, last = [json.loads(line)["message"] for line in (tmp_path / "err").read_text().splitlines()]
     assert first.startswith("working on q, one job at a time; Redis at ")
-    assert last.startswith("the worker stops: it has run for 0.1 s")
+    assert last.startswith("the worker is shutting down: it has run for 0.1 s")

@@ -129,7 +129,7 @@ def test_each_signal_to_stop_is_told(start: Start, client: DelayQ, tmp_path: Pat
     wait_until(client.workers, "the worker on the list")
     worker.send_signal(number)
     assert worker.wait(timeout=30) == 0
-    assert f"the worker stops: {number.name}" in (tmp_path / "err").read_text()
+    assert f"the worker is shutting down: {number.name}" in (tmp_path / "err").read_text()
 
 
 def test_a_worker_rests_after_each_job(start: Start, client: DelayQ, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
@@ -44,11 +45,16 @@ def drop_lost_output() -> None:
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper) or isinstance(getattr(stream.buffer, "raw", None), _DroppingFile):
             continue
-        try:
-            if stream.fileno() != descriptor:
-                continue
+        if not _writes_to(stream, descriptor):
+            continue
+        with suppress(OSError):
             stream.flush()
-        except (OSError, ValueError):
-            pass
         raw = _DroppingFile(descriptor, "w", closefd=False)
         setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", None, True))
+
+
+def _writes_to(stream: io.TextIOWrapper, descriptor: int) -> bool:
+    try:
+        return stream.fileno() == descriptor
+    except (OSError, ValueError):
+        return False

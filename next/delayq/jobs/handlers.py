@@ -127,7 +127,7 @@ async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def tell_failed(
+def call_failed_hook(
     handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
 ) -> Awaitable[None] | None:
     """Call the `failed` hook of a job that has failed permanently. If the hook is async, return an awaitable.

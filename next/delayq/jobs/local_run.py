@@ -19,7 +19,7 @@ from delayq.core.job_spec import JobSpec, prepare
 from delayq.core.options import Options
 from delayq.core.outcome import GiveUp, Outcome, Policy, decide
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine, checked_result, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry, registry
 
 _ONCE: Final = Policy(tries=1)
@@ -127,7 +127,7 @@ def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ra
 def _tell(handler: Handler, job: Any, context: JobContext, outcome: Outcome) -> Awaitable[None] | None:
     if not isinstance(outcome, GiveUp) or not handler.has_failed_hook:
         return None
-    return tell_failed(handler, job, outcome.error, context, job_id=context.id)
+    return call_failed_hook(handler, job, outcome.error, context, job_id=context.id)
 
 
 def _or_raise(ran: Ran) -> Ran:

@@ -1,4 +1,4 @@
-"""Redis as a backend: one recipe for the connections of clients, workers and loops."""
+"""The backend of Redis and Valkey: it makes the objects through which clients, workers and loops use the server."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,15 +22,15 @@ from delayq.settings.connections import Routes
 from delayq.settings.model import Settings
 
 WORKER_RETRY_TIMEOUT: Final = 1.0
-"""How long children and supervisors retry a failed call, in seconds. Their loops call again in any case."""
+"""How long, in seconds, children and supervisors retry a failed Redis call. Their loops call again in any case."""
 
 
 class RedisBackend:
     """The Backend of Redis and Valkey.
 
-    Without a url in the settings it uses the embedded server of the project, which is found or started when the first
-    object is made. Raises ConfigError for a url that cannot be used, and BackendUnavailable for an embedded server that
-    does not start.
+    If the settings have no url, it uses the embedded server of the project. That server is found or started when the
+    first object is made. Methods raise ConfigError if the url cannot be used, and BackendUnavailable if the embedded
+    server does not start.
     """
 
     has_loops = True
@@ -80,7 +80,7 @@ class RedisBackend:
         return RedisQueueKeeper(make_executor(self._address), self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> Hints:
-        """Subscribe to the notifications for movers."""
+        """Subscribe to notifications for the mover."""
         return Hints(self._address, self._keys.wake)
 
     def worker_registry(self) -> RedisWorkerRegistry:
@@ -96,7 +96,7 @@ class RedisBackend:
     def _address(self) -> Address:
         if not self._settings.uses_embedded:
             return Address(self._settings.must_have_url())
-        from delayq.redis.embedded.server import embedded_url  # no other server needs it
+        from delayq.redis.embedded.server import embedded_url  # only needed without a url
 
         return Address(embedded_url(self._settings))
 

@@ -1,4 +1,12 @@
-"""The session of a client: the connection, the names of keys, the options, the routes."""
+"""The session of a client: its connection to one server, with the names of keys, the options and the routes.
+
+All operations of a client use it. Besides sending calls, it
+
+* chooses the queue of a new job by the routes,
+* adds queues to the list of queues, where movers and janitors find them,
+* waits until a change is durable, if the options ask for that,
+* searches other queues for an id that the default queue does not have.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
@@ -20,14 +28,14 @@ T = TypeVar("T")
 NO_ROUTES: Final = Routes({})
 
 MAX_SEARCHED: Final = 200
-"""Queues in which an id is looked for when the caller named none."""
+"""Maximum number of queues that are searched for an id if the caller named no queue."""
 
 CONFIRM_MS: Final = 1_500
-"""How long WAIT and WAITAOF may take: less than a try may wait for its answer."""
+"""Longest time of WAIT and WAITAOF, in ms. It is shorter than the time limit of one try of a call."""
 
 
 class Session:
-    """One client's connection to one server. Threads, or event loops, may share it."""
+    """The connection of one client to one server. Threads may share it; so may event loops, if it is async."""
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, routes: Routes = NO_ROUTES, connection: str = ""
@@ -42,16 +50,16 @@ class Session:
         self._told_unlisted: set[str] = set()
 
     def routed(self, spec: JobSpec) -> JobSpec:
-        """Return a spec with the queue of its route, if it has no queue.
+        """Return a spec with the queue of its route, if the spec names no queue.
 
-        Raises InvalidInput if the route leads to another connection than this one.
+        Raises InvalidInput if the route leads to another connection.
         """
         if spec.queue is not None or not self._routes.table:
             return spec
         to = destination(spec.name, self._routes, queue=None, connection=None, default_connection=self._connection)
         if to.connection != self._connection:
             raise InvalidInput(
-                f"A route sends the job {spec.name!r} to the connection {to.connection!r}, not to that of this client.",
+                f"A route sends the job {spec.name!r} to another connection, {to.connection!r}.",
                 hint="Use `dispatch`, which follows routes to other connections, or name the queue: queue=.",
                 field="name",
             )
@@ -62,11 +70,13 @@ class Session:
         return [self.routed(spec) for spec in specs] if self._routes.table else specs
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
-        """Send a call that changes something, and wait for the durability of the options.
+        """Send a call that changes a queue, and wait until it is as durable as the options ask.
 
-        A call that may create its queue adds it to the list of queues, in the same round trip, once per session. If
-        Redis refuses that, the call is still sent, because a worker serves the queues of `--queue` without the list.
-        The next such call tries to add the queue again. Raises as `Executor.run`, and NotConfirmed.
+        `may_create`: the call may create its queue, so the queue is added to the list of queues, in the same round
+        trip, once per session. If Redis refuses this, the call is still sent, because a worker serves the queues of
+        `--queue` without the list. The next such call tries to add the queue again.
+
+        Raises the errors of `Executor.run`, and NotConfirmed.
         """
         if not may_create or queue in self._listed:
             if not self.options.durability.waits:
@@ -84,13 +94,14 @@ class Session:
         return value
 
     def list_again(self, queue: str) -> None:
-        """List a queue again before the next job, because it was taken off the list."""
+        """Add a queue to the list again with the next job, because it was removed from the list."""
         self._listed.discard(queue)
 
     async def raise_if_elsewhere(self, job_id: str, *, queue: str | None = None) -> None:
-        """Raise FoundElsewhere when another queue has the job. `queue` has none; None = the default queue.
+        """Raise FoundElsewhere if another queue has the job.
 
-        A user that may not read the list of queues gets the plain answer.
+        `queue`: the queue that was searched and does not have the job; None = the default queue. If Redis does not
+        permit this user to read the list of queues, nothing is raised.
         """
         searched = queue or self.options.queue
         try:
@@ -99,7 +110,7 @@ class Session:
             return
         if len(queues) > MAX_SEARCHED:
             raise FoundElsewhere(
-                f"The queue {searched!r} has no job {job_id!r}. {len(queues):,} others were not searched.",
+                f"The queue {searched!r} has no job {job_id!r}. The other {len(queues):,} queues were not searched.",
                 hint="Name the queue with queue=.",
                 id=job_id,
             )
@@ -118,7 +129,7 @@ class Session:
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is listed. Log a refusal the first time, beside a job that was stored."""
+        """Remember that a queue is on the list. If Redis refused to add it, log this once for each queue."""
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:
@@ -126,10 +137,11 @@ class Session:
             _warn_unlisted(queue, listed)
 
     async def _write_confirmed(self, call: Call[T], queue: str) -> T:
-        """Send a call, and wait on the same connection until its effect is as safe as asked.
+        """Send a call, and on the same connection WAIT or WAITAOF, until its effect is as durable as asked.
 
-        A call that wrote nothing, because it was sent before, would make WAIT answer at once. So a mark is written
-        behind it. The script goes as text: a trip that has to load it would wait before it ran.
+        If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
+        may not be durable yet. So a mark is written after the call. If the script had to be loaded first, WAIT would
+        run before the script. So the script is sent as text.
         """
         durability = self.options.durability
         as_text = Call(call.words_with_text(), call.parse, call.repeatable)
@@ -150,8 +162,8 @@ class Session:
         else:
             return value
         raise NotConfirmed(
-            f"Redis at {self.executor.where} stored it, but did not confirm it as durable: {why}",
-            hint="`done` holds its answer. Repeat it only with the same id.",
+            f"Redis at {self.executor.where} made the change, but did not confirm that it is durable: {why}",
+            hint="`done` of this error has the result of the call. Repeat the call only with the same id.",
             done=(value,),
         )
 
@@ -160,7 +172,7 @@ def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(
-        "queue %s could not be put on the list of queues (%s): only workers with --queue %s serve it",
+        "queue %s could not be added to the list of queues (%s); until it is, only workers with --queue %s serve it",
         queue,
         error.message.removesuffix("."),
         queue,

@@ -1,4 +1,7 @@
-"""Publishes every few seconds what each child is and does, for `workers()` and the dashboard."""
+"""Writes a description of each child to the list of live workers, for `delayq workers` and similar tools.
+
+The entry of a child expires unless it is written again, so dead workers leave the list.
+"""
 
 import os
 import socket
@@ -11,12 +14,14 @@ from delayq.worker.children import ChildProcess
 from delayq.worker.shared_memory import SlotState, Stop
 
 EVERY: Final = 10.0
+"""Seconds between two descriptions of a child."""
+
 MAX_RUNNING: Final = 10
-"""Running jobs that are listed by id. `runs` has the number of all."""
+"""Maximum number of running jobs that are listed by id. The member `runs` has the number of all running jobs."""
 
 
 class Announcing:
-    """Announces the children of one worker."""
+    """Announces the children of one worker in the list of live workers."""
 
     def __init__(
         self,
@@ -36,7 +41,7 @@ class Announcing:
         self._states: dict[str, str] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Announce when it is time, and at once when a child came, went, or was paused or told to leave."""
+        """Write the descriptions every 10 s, and at once if a child was started, ended, paused or ordered to stop."""
         states = {child.consumer: _state(child) for child in children}
         if now < self._announce_at and states == self._states:
             return False

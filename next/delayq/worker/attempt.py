@@ -1,4 +1,9 @@
-"""One attempt of a job: read the envelope, check whether it may start, call the handler, decide what follows."""
+"""One attempt of a job, from the envelope to the settlement.
+
+An attempt is one run of the handler of a job. This module reads the envelope (the job as JSON), checks whether the job
+may start, calls the handler, and turns the end of the attempt into an outcome and then into a settlement. The
+settlement is the value that reports the outcome to the backend. `core/outcome.py` makes the decision itself.
+"""
 
 import asyncio
 import inspect
@@ -21,7 +26,7 @@ from delayq.core.failure import application_traceback, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine, checked_result, tell_failed
+from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry
 
 logger: Final = logging.getLogger("delayq.worker")
@@ -30,13 +35,15 @@ logger: Final = logging.getLogger("delayq.worker")
 _STANDARD: Final = Policy()
 
 HOOK_LIMIT: Final = 60.0
-"""Seconds that the hook of a job has that may not start."""
+"""Time limit of the hook `failed`, in seconds, if the handler of the job may not start."""
 
 
 class Attempt(msgspec.Struct, gc=False):
-    """One attempt. It may run for `limit` seconds; None = without limit.
+    """One attempt.
 
-    `refusal`: the job may not start and has failed, so only its hook `failed` is called.
+    `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
+    `context`: the context variables of the attempt. `refusal`: the job may not start and has failed, so only its hook
+    `failed` is called.
     """
 
     delivery: Delivery
@@ -50,16 +57,16 @@ class Attempt(msgspec.Struct, gc=False):
     job_context: JobContext | None = None
 
     async def acall(self) -> Any:
-        """Call and await the handler, a coroutine function. The caller provides the context."""
+        """Call and await a handler that is a coroutine function. The caller runs this in `context`."""
         if self.refusal is not None:
             raise self.refusal.error
         result = await self.handler.call(self.job, self.job_context)
         return result if result is None else checked_result(result)
 
     def call(self) -> Any:
-        """Call the handler, a plain function, in the context of this attempt.
+        """Call a handler that is a plain function, in the context of this attempt.
 
-        When it returns something to await, as a decorator without `async` may, that is awaited here.
+        If it returns an awaitable, for example because a decorator hides a coroutine function, await it here.
         """
         if self.refusal is not None:
             raise self.refusal.error
@@ -72,11 +79,12 @@ class Attempt(msgspec.Struct, gc=False):
 
 
 class Attempts:
-    """Begins and ends attempts, with the jobs of a registry. `now_ms` is the time of the backend, `standard` the policy
-    of jobs that declare none.
+    """Begins and ends attempts.
 
-    Each attempt runs in a fresh copy of the context that was there before the first one, so no job sees the context
-    variables that another one has set.
+    `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: the policy of jobs that
+    declare none. `rand`: returns numbers from 0 up to 1, for jitter.
+
+    Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     """
 
     def __init__(
@@ -95,7 +103,11 @@ class Attempts:
         self._base = copy_context()
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
-        """Read a delivery. Return an attempt, or the settlement of a job that may not start."""
+        """Read a delivery. Return an attempt, or the settlement of a job that may not start.
+
+        A job may not start if its envelope is unreadable, its handler is unknown, its payload does not fit, a cancel
+        asked it to stop, or one of its limits is exceeded.
+        """
         try:
             envelope = envelopes.decode(delivery.envelope)
             if delivery.id[envelopes.SURELY_SHORT :]:
@@ -120,21 +132,25 @@ class Attempts:
         return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
 
     def decide(self, attempt: Attempt, error: BaseException | None) -> Outcome:
-        """Decide what follows an attempt that returned (None), or raised `error`."""
+        """Return the outcome of an attempt that raised `error`; None = its handler returned."""
         if attempt.refusal is not None:
             return attempt.refusal
         return decide(attempt.envelope, attempt.policy, error, now_ms=self._now_ms, rand=self._rand)
 
-    def tell_failed(self, attempt: Attempt, outcome: Outcome) -> Awaitable[None] | None:
-        """Call the hook of a job that has failed for good, before that is settled: so a death of the process here
-        leads to another call, and not to none. Returns what is to be awaited.
+    def call_failed_hook(self, attempt: Attempt, outcome: Outcome) -> Awaitable[None] | None:
+        """If the job has failed for good, call its hook `failed`. Return an awaitable if the hook is async.
+
+        This happens before the job is settled. If the process dies in between, the hook is called again later; in the
+        other order, it might never be called.
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
-        return tell_failed(attempt.handler, attempt.job, outcome.error, attempt.job_context, job_id=attempt.delivery.id)
+        return call_failed_hook(
+            attempt.handler, attempt.job, outcome.error, attempt.job_context, job_id=attempt.delivery.id
+        )
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
-        """Return the settlement of an attempt."""
+        """Return the settlement of an attempt. `result`: the value that its handler returned."""
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def settle_broken(self, attempt: Attempt, outcome: Outcome | None, error: BaseException) -> Settlement:
@@ -148,10 +164,10 @@ class Attempts:
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
-        """Decide what follows an attempt whose process was killed.
+        """Return the settlement of an attempt whose process was killed because of `error`.
 
-        The supervisor calls this, so no code of the application runs here: the default backoff replaces a backoff
-        function.
+        The supervisor calls this, so no code of the application may run here. The default backoff therefore replaces a
+        backoff function of the job.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
@@ -173,7 +189,7 @@ class Attempts:
         return policy
 
     def _limit(self, policy: Policy) -> float | None:
-        """Return how many seconds an attempt may run: until its timeout or the deadline of the job; None = no limit."""
+        """Return how many seconds an attempt may run, from its timeout and the deadline of the job; None = no limit."""
         timeout = policy.timeout_ms / 1000 if policy.timeout_ms else None
         if policy.deadline_ms is None:
             return timeout
@@ -185,7 +201,7 @@ class Attempts:
         return self._settlement(delivery, envelope, outcome)
 
     def _unreadable(self, delivery: Delivery, error: UnreadableEnvelope) -> Failed:
-        what = f"job {delivery.id}" if delivery.id else f"entry {delivery.entry}, which is no job"
+        what = f"job {delivery.id}" if delivery.id else f"entry {delivery.entry} without a job id"
         logger.error("%s (queue %s) failed: %s", what, delivery.queue, error)
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure, is_followed=True)
@@ -204,13 +220,13 @@ class Attempts:
             failure = failures.encode(described)
         if isinstance(outcome, RunAgain):
             return self._released(delivery, envelope, outcome, failure)
-        _tell(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
+        _log(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 
     def _released(self, delivery: Delivery, envelope: Envelope, outcome: RunAgain, failure: bytes) -> Released:
         if outcome.error is not None:
-            _tell(logging.WARNING, delivery, envelope, outcome.error, f"is tried again in {outcome.delay_ms} ms")
+            _log(logging.WARNING, delivery, envelope, outcome.error, f"is tried again in {outcome.delay_ms} ms")
         recounted = envelopes.recount(
             delivery.envelope,
             attempts=outcome.attempts,
@@ -220,8 +236,8 @@ class Attempts:
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
 
 
-def _tell(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
-    """Write a retry (WARNING) or a failure (ERROR) into the log, with the frames of the application."""
+def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
+    """Log a retry (WARNING) or a failure (ERROR), with the frames of the application from the traceback."""
     logger.disabled = False  # a handler may have called dictConfig, which disables loggers that it does not name
     logger.log(
         level,

@@ -1,14 +1,21 @@
-"""The loop of a child: takes jobs, runs them, settles them.
+"""The loop of a child, the worker process that runs jobs: it fetches jobs, runs them, and settles them.
 
-One step is one trip: settle what is finished and take what is new. While the server answers, the jobs that are here
-run. The child blocks on the backend only when it holds nothing.
+To settle a job is to report the outcome of its attempt. Each step of the loop makes one round trip (called a trip) to
+the backend, for example Redis: it settles finished jobs and fetches new ones. While the reply is on its way, the child
+runs the jobs that it already has. It blocks on the backend only if it has no job at all.
 
-It starts a job only while its lease is certain: the last read that brought it was sent less than two thirds of a lease
-ago. What waited for longer is read again, which begins its lease anew and shows whether it is still this child's.
+A lease is how long a fetched job belongs to a child. Each job of the child has a slot, which is its entry in the memory
+that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The child keeps these
+rules:
 
-A suspect, a job whose worker vanished at least twice, has the child to itself for one lease at most: the child reads
-nothing and starts nothing else. The suspect is started when nothing runs any more, or beside what still runs when that
-time is over. Meanwhile it waits in its slot, where the supervisor renews it.
+* Leases. The child starts a job only if the last read that delivered it was sent less than two thirds of a lease ago,
+  because otherwise the lease may have expired. If that read is older, the child re-reads its pending jobs before
+  starting any. This renews their leases and shows which jobs still belong to the child.
+* Lost replies. If a trip fails, the child does not know which jobs the backend delivered. It then reads its pending
+  jobs again. This is called a replay.
+* Suspects. A suspect is a job whose worker vanished (died, or lost its lease) at least twice while the job ran. For up
+  to one lease after a suspect gets its slot, the child takes no other jobs, so that the suspect can run alone. It
+  starts as soon as no other job runs, or beside the jobs that still run after that time.
 """
 
 import logging
@@ -30,17 +37,26 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
+"""Default of `idle_wait`, in seconds."""
+
 BUSY_WAIT: Final = 0.02
-"""Seconds between two looks for new jobs while some places are taken and others are free."""
+"""Polling interval in seconds while the child has both running jobs and free threads.
+
+A thread of the child runs one job at a time.
+"""
 
 LONGEST_PAUSE: Final = 2.0
-"""Of the pauses between two tries while the backend is away; the first one is at most a tenth of a second."""
+"""Longest pause in seconds between two tries during an outage. The first pause is at most a tenth of a second."""
 
-AWAY: Final = "the backend cannot be reached"
+UNREACHABLE: Final = "the backend cannot be reached"
 
 
 class UnderWay(msgspec.Struct, frozen=True):
-    """A trip that is not answered yet: what it settles, how many jobs it takes, and when it was sent."""
+    """A trip that awaits its reply.
+
+    `trip`: the object that the consumer returned. `finished`: the jobs that the trip settles. `limit`: maximum number
+    of jobs that it fetches. `sent_at`: when it was sent.
+    """
 
     trip: Any
     finished: list[tuple[JobInFlight, Settlement]]
@@ -49,7 +65,11 @@ class UnderWay(msgspec.Struct, frozen=True):
 
 
 class Child:
-    """The loop of one child process. `jobs_left`: how many jobs it may run; None = any number."""
+    """The loop of one child process.
+
+    `lease`: shortest lease of its queues, in seconds. `jobs_left`: how many jobs it may run; None = any number.
+    `rest`: pause before the next job starts, in seconds. `idle_wait`: longest wait for a job in one call, in seconds.
+    """
 
     def __init__(
         self,
@@ -81,25 +101,29 @@ class Child:
         self._found_nothing = False
         self._outages = Outages(clock=clock)
         self.stopping = False
+        """True after TERM."""
 
     def run(self) -> None:
-        """Work until the child is to end, then finish what runs, hand back the rest, and settle."""
+        """Run steps until the child has to end. Then let running jobs finish, hand back the others, and settle."""
         while not self.is_ending():
             try:
                 self.step()
             except BackendError as error:
-                self._outages.tell(AWAY, error)
+                self._outages.tell(UNREACHABLE, error)
                 self._try_again(self.step)
         self.drain()
 
     def is_ending(self) -> bool:
-        """Whether nothing new is to be started: by an order, a signal, or because its jobs are used up."""
+        """Return True if no more jobs may start.
+
+        The causes are a stop order of the supervisor, TERM, the last permitted job, and a lack of memory.
+        """
         if self.stopping or self._in_flight.must_leave or self._slots.is_to_stop():
             return True
         return self._jobs_left is not None and self._slots.finished() >= self._jobs_left
 
     def step(self) -> None:
-        """Settle what is finished and take what is new, and run jobs while the answer is on its way."""
+        """Settle finished jobs and fetch new ones, and run jobs while the reply is on its way."""
         self.complete()
         if self._must_replay or self._slots.take_replay():
             self._replay()
@@ -114,29 +138,39 @@ class Child:
             self._runner.wait(BUSY_WAIT if self._room() else IDLE_WAIT)
 
     def drain(self) -> None:
-        """End: nothing new is taken or started, and what runs may finish. The supervisor sets the limit."""
+        """Let running jobs finish, settle them, and hand back waiting jobs, without fetching or starting any.
+
+        This has no time limit of its own. While the worker is shutting down, the supervisor kills the child at the end
+        of the grace period.
+        """
         while True:
             try:
                 self.complete()
                 self.hand_back(self._in_flight.take_waiting())
                 self.settle()
             except BackendError as error:
-                self._outages.tell(AWAY, error)
+                self._outages.tell(UNREACHABLE, error)
                 self._sleep(LONGEST_PAUSE / 10)
             if self._in_flight.is_idle():
                 break
             self._runner.wait(BUSY_WAIT)
         self._runner.close()
         if refused := self._in_flight.refused():
-            logger.warning("%d jobs that ended could not be settled: their queues refused it", refused)
+            logger.warning(
+                "%d finished jobs were not settled, because their queues refused it; the supervisor tries once more",
+                refused,
+            )
 
     def settle(self) -> None:
-        """Settle what is finished, and wait for the answer."""
+        """Settle finished jobs, and wait for the reply."""
         self.complete()
         self._complete(self._begin(limit=0))
 
     def hand_back(self, jobs: Sequence[JobInFlight]) -> None:
-        """Give back jobs that were not started."""
+        """Hand back jobs: return them to their queues without a start.
+
+        Their slots become free even if the call fails. The next replay finds jobs that still belong to the child.
+        """
         if not jobs:
             return
         try:
@@ -147,24 +181,30 @@ class Child:
         finally:
             self._in_flight.free(jobs)
 
-    def relieve(self) -> None:
-        """Do what a slow handler keeps the main thread from: settle, and hand back what was not started."""
+    def settle_and_hand_back(self) -> None:
+        """While a slow handler blocks the main thread, settle finished jobs and hand back jobs that waited too long.
+
+        The watchdog thread calls this.
+        """
         self.settle()
         self.hand_back(self._in_flight.take_late())
 
     def complete(self) -> None:
-        """Read the answer of the trip under way. The main thread or the watchdog does it; the other waits meanwhile."""
+        """Wait for the reply of the trip under way, if there is one, and act on it.
+
+        The main thread and the watchdog both call this, one at a time.
+        """
         with self._trip_lock:
             under_way, self._under_way = self._under_way, None
             self._complete(under_way)
 
     def _try_again(self, step: Callable[[], None]) -> None:
-        """Take a step again and again until it works, with growing pauses, or until the child is to end."""
+        """Repeat a step with growing pauses until it succeeds, or until the child has to end."""
 
-        def tell(state: RetryCallState) -> None:
+        def log_failure(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if isinstance(error, BackendError):
-                self._outages.tell(AWAY, error)
+                self._outages.tell(UNREACHABLE, error)
 
         def wait(seconds: float) -> None:
             self._runner.wait(0)
@@ -174,16 +214,16 @@ class Child:
             retry=retry_if_exception_type(BackendError),
             wait=wait_random_exponential(multiplier=LONGEST_PAUSE / 20, max=LONGEST_PAUSE),
             stop=lambda state: self.is_ending(),
-            before_sleep=tell,
+            before_sleep=log_failure,
             sleep=wait,
             retry_error_callback=lambda state: None,
         )
         retrying(step)
-        self._outages.is_over(AWAY)
+        self._outages.is_over(UNREACHABLE)
 
     def _room(self) -> int:
         """Return how many jobs may be fetched now."""
-        if self._is_quiet() or self._slots.is_paused():
+        if self._is_blocked_by_suspect() or self._slots.is_paused():
             return 0
         room = self._in_flight.room()
         if self._jobs_left is not None:
@@ -191,7 +231,10 @@ class Child:
         return max(room, 0)
 
     def _begin(self, *, limit: int) -> UnderWay | None:
-        """Send a trip that settles what is finished and takes up to `limit` new jobs; None when there is neither."""
+        """Send a trip that settles finished jobs and fetches up to `limit` new ones, without waiting for the reply.
+
+        Return None if no job is finished and `limit` is 0.
+        """
         finished = self._in_flight.take_finished()
         if not finished and not limit:
             return None
@@ -204,7 +247,7 @@ class Child:
         return UnderWay(trip, finished, limit, sent_at)
 
     def _complete(self, under_way: UnderWay | None) -> None:
-        """Read the answer of a trip and act on it."""
+        """Wait for the reply of a trip, free the slots of settled jobs, and add the new jobs."""
         if under_way is None:
             return
         try:
@@ -222,7 +265,7 @@ class Child:
             self._in_flight.add(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
-        """Block until a job comes, as long as the child is idle."""
+        """Block until a job comes or `idle_wait` is over. Only an idle child calls this."""
         self._slots.set_restart(self._consumer.switches().restart_ms)
         if not self._room():
             self._runner.wait(BUSY_WAIT)
@@ -239,27 +282,27 @@ class Child:
         self._add(taken, sent_at)
 
     def _replay(self) -> None:
-        """Take again what the backend holds for this child: deliveries whose answer was lost on the way."""
+        """Read all pending jobs of this child, and so find jobs that were delivered in a reply that got lost."""
         sent_at = self._clock()
-        # Under the lock: a job that the watchdog settles between the read and `hold` would be held, and run, again.
+        # The lock prevents a second run of a job that the watchdog would settle between the read and `_add`.
         with self._in_flight.lock:
             self._add(self._consumer.pending(), sent_at)
         self._must_replay = False
 
-    def _is_quiet(self) -> bool:
-        """Whether a suspect has the child to itself."""
-        since = self._in_flight.quiet_since()
+    def _is_blocked_by_suspect(self) -> bool:
+        """Return True if the child takes no new jobs because of a suspect. Other jobs may still run."""
+        since = self._in_flight.suspect_since()
         return since is not None and self._clock() < since + self._lease
 
     def _next_job(self) -> JobInFlight | None:
-        """Return the job to start now, if any. Of a suspect and others, InFlight names the suspect."""
+        """Return the job to start now, or None. InFlight returns suspects before other jobs."""
         job = self._in_flight.next_job()
-        if self._in_flight.suspects and self._is_quiet() and self._in_flight.is_running():
+        if self._in_flight.suspects and self._is_blocked_by_suspect() and self._in_flight.is_running():
             return None
         return job
 
     def _start_jobs(self) -> None:
-        """Start waiting jobs while there are free places."""
+        """Start waiting jobs while threads are free."""
         while not self.is_ending():
             job = self._next_job()
             if job is None:
@@ -274,7 +317,10 @@ class Child:
                     self._sleep(self._rest)
 
     def _read_again(self, oldest: float) -> None:
-        """Read what waits again, and forget what is no longer ours: other workers may have these jobs by now."""
+        """Re-read the pending jobs, and forget waiting jobs that were not among them.
+
+        These jobs no longer belong to this child, and other workers may run them.
+        """
         self.complete()
         self._replay()
         self._in_flight.free(self._in_flight.take_read_until(oldest))
@@ -282,7 +328,11 @@ class Child:
     def _free_settled(
         self, finished: Sequence[tuple[JobInFlight, Settlement]], answers: Sequence[int | BackendError]
     ) -> None:
-        """Free the slots of settled jobs. Keep jobs that must be settled again: refused ones, and stopped ones."""
+        """Free the slots of settled jobs, and keep the others, to settle them again.
+
+        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop, which are then settled
+        as stopped.
+        """
         refused: list[tuple[JobInFlight, Settlement]] = []
         stopped: list[tuple[JobInFlight, Settlement]] = []
         settled: list[JobInFlight] = []
@@ -296,7 +346,8 @@ class Child:
             settled.append(job)
             if answer == SettleAnswer.FENCED and job.delivery.id:
                 logger.warning(
-                    "job %s of %s was fenced: its lease ended while it ran, or an answer was lost after it was settled",
+                    "job %s of %s: result not recorded; its lease expired while it ran (it may run again), or it was "
+                    "already recorded and the reply was lost",
                     job.delivery.id,
                     job.delivery.queue,
                 )

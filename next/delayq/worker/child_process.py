@@ -1,4 +1,4 @@
-"""The main function of a child: makes the objects of one child process, connects signals, and runs its loop."""
+"""The main function of a child process: it creates the objects of the child, connects signals, and runs its loop."""
 
 import atexit
 import faulthandler
@@ -24,7 +24,7 @@ from delayq.worker.start_up import when_reachable
 from delayq.worker.watchdog import Watchdog
 
 SHORTEST_FLUSH: Final = 1.0
-"""How long exit listeners and atexit hooks of a child may run at least, in seconds, however short the grace is."""
+"""Shortest time limit for exit listeners and atexit hooks of a child, in seconds. A longer grace period replaces it."""
 
 
 def run_child(
@@ -39,15 +39,16 @@ def run_child(
 ) -> int:
     """Run one child in a forked process until it has stopped, and return its exit code.
 
-    `name`: its consumer name. `jobs_left`: how many jobs it may run; None = any number.
+    `name`: its consumer name in the backend. `slots`: its part of the memory shared with the supervisor. `jobs_left`:
+    how many jobs it may run; None = any number. `defaults`: options of jobs that declare none.
     """
-    atexit._clear()  # hooks from before the fork belong to the parent
+    atexit._clear()  # hooks that were registered before the fork belong to the parent
     wake_fd, signal_fd = os.pipe()
     os.set_blocking(signal_fd, False)
     signal.set_wakeup_fd(signal_fd)
     os.register_at_fork(after_in_child=_forget_signals)
     signal.signal(WAKE_SIGNAL, lambda *_: None)
-    signal.signal(signal.SIGINT, lambda *_: None)  # a Ctrl-C reaches all processes, and the supervisor decides
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C may reach all processes; only the supervisor reacts
 
     consumer = backend.consumer(
         list(options.queues), name=name, order=options.order, forced=options.forced, wake_fd=wake_fd
@@ -69,7 +70,7 @@ def run_child(
     _listen_to_signals(child, runner)
     watchdog = Watchdog(
         in_flight,
-        relieve=child.relieve,
+        settle_and_hand_back=child.settle_and_hand_back,
         interrupt=runner.interrupt,
         store_progress=consumer.store_progress,
         lease=lease,
@@ -83,7 +84,10 @@ def run_child(
 
 
 def _listen_to_signals(child: Child, runner: JobRunner) -> None:
-    """Handle TERM: re-raise the interruption in a job that swallowed it; otherwise shut the child down gracefully."""
+    """Connect the signals.
+
+    On TERM, re-raise the interruption in a job that swallowed the first one; otherwise shut down gracefully.
+    """
 
     def on_term(*_: object) -> None:
         if runner.inline is not None:
@@ -124,8 +128,9 @@ def _terminate_leftovers() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
-    If they take longer than `seconds`, SIGALRM ends the process and its stacks are written to stderr. So a hook that
-    hangs does not delay the replacement of the child. When the worker shuts down, the supervisor may kill it sooner.
+    If they take longer than `seconds`, SIGALRM ends the process, and the stacks of its threads are written to stderr.
+    So a hook that hangs cannot delay the replacement of the child for longer. While the worker is shutting down, the
+    supervisor may kill the process sooner.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     faulthandler.register(signal.SIGALRM, file=2, chain=True)

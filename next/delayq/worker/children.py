@@ -1,4 +1,9 @@
-"""The children of a worker: forked, replaced, and paused before a replacement when they die early."""
+"""The child processes of a worker, as the supervisor sees them.
+
+The supervisor keeps a fixed number of children running: it forks a replacement for each child that has ended. If
+children die shortly after their start, the pause before a replacement grows, because a broken application would
+otherwise load the machine with forks.
+"""
 
 import logging
 import os
@@ -19,25 +24,32 @@ from delayq.worker.shared_memory import SlotTable, Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 FIRST_PAUSE: Final = 0.5
+"""Shortest pause before a dead process is replaced, in seconds."""
+
 LONGEST_PAUSE: Final = 30.0
+"""Longest pause before a dead process is replaced, in seconds."""
+
 EARLY_DEATH: Final = 5.0
-"""A child that lived for less and finished no job died early: the pause before its replacement doubles."""
+"""A child that lived for at most this many seconds and finished no job died early, so its next pause is longer."""
 
 
 class Pause:
-    """The pause before a process that died is forked again. It doubles with each early death in a row."""
+    """The pause before a dead process is replaced. It doubles with each early death in a row."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE
 
     def after_death(self, *, is_early: bool) -> float:
-        """Return the seconds until the next one is forked."""
+        """Return the number of seconds until the replacement is forked."""
         self._next = min(2 * self._next, LONGEST_PAUSE) if is_early else FIRST_PAUSE
         return self._next
 
 
 ChildMain = Callable[[str, SlotTable, int | None], int]
-"""Runs a child under a consumer name, with its slots and a number of jobs at most, and returns the exit code."""
+"""Runs a child and returns its exit code.
+
+Its arguments are the consumer name, the slots, and the maximum number of jobs to run (None = any number).
+"""
 
 
 class Ending(StrEnum):
@@ -51,10 +63,13 @@ class Ending(StrEnum):
 
 @dataclass
 class ChildProcess:
-    """A place for a child process. `process_id` is None while none runs; `is_settled`: nothing of the last one is left.
+    """One of the children of a worker. If its process ends, the replacement uses the same slots.
 
-    `jobs_left` is how many jobs it may still run; None = any number. `killed_for` names the entries because of which it
-    was killed.
+    `jobs_left`: how many jobs it may still run; None = any number. `consumer`: its consumer name in the backend.
+    `process_id`: None while no process runs. `fork_at`: earliest time of the next fork. `is_settled`: the jobs of the
+    last process were settled. `end_by`: when the process is killed even if jobs run that are not overdue. `ending`:
+    why it was killed. `killed_for`: the overdue jobs that were the reason. `warned`: the overdue jobs for which it got
+    TERM.
     """
 
     slots: SlotTable
@@ -71,30 +86,34 @@ class ChildProcess:
     warned: set[EntryKey] = field(default_factory=set)
 
     def kill(self, ending: Ending, killed_for: set[EntryKey]) -> None:
-        """Kill the process and all that its handlers started."""
+        """Kill the process, and the processes that its handlers started."""
         if self.process_id is not None and self.ending is None:
             self.ending = ending
             self.killed_for = killed_for
             send(self.process_id, signal.SIGKILL)
 
     def order(self, stop: Stop) -> None:
-        """Tell the process to stop, and wake it."""
+        """Give the process a stop order, and wake it."""
         self.slots.order_stop(stop)
         self.wake()
 
     def wake(self) -> None:
-        """Let the process look at its orders."""
+        """Send a signal to the process, so that it reads its orders."""
         if self.process_id is not None:
             send(self.process_id, WAKE_SIGNAL)
 
     @property
     def may_run(self) -> bool:
-        """Whether it has jobs left."""
+        """True if the child may still run a job."""
         return self.jobs_left is None or self.jobs_left > 0
 
 
 class Children:
-    """Keeps the children of a worker running."""
+    """The children of a worker.
+
+    `main`: runs a child. `new_slots`: makes the slots of a child. `processes`: the number of children. `max_jobs`: how
+    many jobs all children together may run; None = any number. `host`: the host in consumer names; '' = this machine.
+    """
 
     def __init__(
         self,
@@ -116,7 +135,7 @@ class Children:
         return [child for child in self.all if child.process_id is not None]
 
     def spawn(self) -> None:
-        """Fork what is missing."""
+        """Fork the missing children whose pause is over and whose last jobs were settled."""
         now = self._clock()
         for child in self.all:
             if child.process_id is None and child.is_settled and child.may_run and now >= child.fork_at:
@@ -130,7 +149,7 @@ class Children:
                 )
 
     def ended(self, process_id: int, code: int) -> bool:
-        """Note that a process has ended; False when it was none of these."""
+        """Record that a process has ended. Return False if it was not a child."""
         for child in self.all:
             if child.process_id == process_id:
                 self._note_end(child, code)
@@ -154,9 +173,9 @@ class Children:
 
 
 def consumer_name(host: str = "") -> str:
-    """Make a consumer name; `host` stands for that of the machine.
+    """Return a new consumer name. `host` replaces the name of this machine.
 
-    The form is part of the contract: another form marks a consumer that is not delayq's.
+    The form is part of the contract, because a name of another form marks a plain consumer: a program without delayq.
     """
     host = (host or socket.gethostname()).replace(":", "-")
     return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"

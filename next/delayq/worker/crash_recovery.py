@@ -1,10 +1,18 @@
-"""Settles for children that have ended, by what their slots show.
+"""Settles the jobs of dead children. This runs in the supervisor, which reads the slots that a child left behind.
 
-finished, and nothing but an ack is owed    done
-not started, or never seen by the child     handed back, at no cost
-running when the child died by itself       charged with one recovery
-running when the child was killed for it    charged with its timeout or its cancel; several: a recovery each
-running beside that, or at a shutdown       handed back, at no cost
+A slot shows the state of one job, in memory shared with the supervisor. The backend lists the jobs that were delivered
+to the child and are not settled. The table shows the effect on each of these jobs. A recovery is a redelivery after a
+worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue at no cost. A
+finished job that must be settled in another way than by an acknowledgement is treated as a running job.
+
+    finished, and only has to be acknowledged         acknowledged
+    not started, or without a slot                    handed back
+    running when the child died unexpectedly          redelivered; this counts as a recovery
+    running, and the only reason for a kill           settled as timed out or as cancelled
+    running, and one of several reasons for a kill    redelivered; this counts as a recovery
+    running too long in a process that SIGSTOP froze  redelivered; this counts as a recovery
+    running, but not a reason for the kill            handed back
+    running at the end of the grace period            handed back
 """
 
 import logging
@@ -19,18 +27,18 @@ from delayq.worker.shared_memory import SlotState
 logger: Final = logging.getLogger("delayq.worker")
 
 EndOfKilled = Callable[[Delivery, BaseException], Settlement]
-"""Decides what follows an attempt whose process was killed for it."""
+"""Returns the settlement of a job whose process was killed because of this job."""
 
 
 class CrashRecovery:
-    """Settles once for each child that has ended. What fails is tried again at the next step."""
+    """Settles the jobs of each dead child once. If the backend does not answer, the next step tries again."""
 
     def __init__(self, keeper: LeaseKeeper, end_of_killed: EndOfKilled) -> None:
         self._keeper = keeper
         self._end_of_killed = end_of_killed
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Settle for the children among these that have ended."""
+        """Settle the jobs of those children that died since the last step."""
         ended = [child for child in children if child.process_id is None and not child.is_settled]
         for child in ended:
             self._settle(child)
@@ -71,7 +79,8 @@ class CrashRecovery:
                 vanished.append(delivery.ref)
         failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
         logger.warning(
-            "settled for the ended child %s: %d done, %d handed back, %d charged with a recovery, %d ended",
+            "the child %s is gone; of its jobs, %d were acknowledged, %d were handed back, %d counted a recovery, "
+            "and %d timed out or were cancelled",
             child.consumer,
             len(done),
             len(unstarted),
@@ -79,18 +88,18 @@ class CrashRecovery:
             len(decided),
         )
         for job in failed:
-            logger.error("job %s (queue %s) failed: too many of the processes that ran it ended", job.id, job.queue)
+            logger.error("job %s (queue %s) failed: too many workers vanished while they ran it", job.id, job.queue)
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for
 
 
 def _error_of(child: ChildProcess) -> JobInterrupted | None:
-    """Return what the job is charged with because of which a child was killed; None = a recovery."""
+    """Return the error of the job that was the only reason to kill a child. None = the job counts one recovery."""
     if len(child.killed_for) != 1:
-        return None  # one of several may have kept the others from ending
+        return None  # one of several jobs may have kept the others from ending
     if child.ending is Ending.TIMEOUT:
-        return JobTimedOut("The job did not end when its time was over, and was ended with its process.")
+        return JobTimedOut("The job did not stop at its timeout or deadline, so its process was killed.")
     if child.ending is Ending.CANCEL:
-        return JobCancelled("The job did not end when it was asked to stop, and was ended with its process.")
+        return JobCancelled("The job did not stop after a cancel, so its process was killed.")
     return None

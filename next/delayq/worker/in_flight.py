@@ -1,4 +1,12 @@
-"""The jobs that a child holds: waiting, running, finished. Each is in one of the three, and its slot says so."""
+"""The jobs that a child has fetched and not yet settled. Each job is waiting, running or finished.
+
+`InFlight` is shared by all threads of the child. It also writes the state of each job into its slot, which is the
+entry of the job in the memory shared with the supervisor. If the child dies, the supervisor reads the slots, to settle
+or redeliver each job.
+
+`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, estimated from the running times
+of earlier jobs.
+"""
 
 import itertools
 import threading
@@ -14,23 +22,34 @@ from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut, 
 from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 
 PREFETCH_SECONDS: Final = 0.02
-"""Work that a child may hold: enough to hide a round trip, too little to keep jobs from other workers. Half of it is
-here while the other half is on its way."""
+"""How much work a child fetches in advance, in seconds.
+
+It is enough to hide a round trip, and too little to keep jobs from other workers. Jobs are fetched in batches of half
+this amount.
+"""
 
 MAX_BATCH: Final = 250
+"""Maximum number of jobs in one fetch."""
 
 SUSPECT: Final = 2
-"""A delivery with this many recoveries or more is a suspect: it may have killed its workers."""
+"""A job with this many recoveries or more is a suspect, because it may have killed its workers.
+
+A recovery is the redelivery of a job whose worker died or lost its lease.
+"""
 
 RETRY_PAUSE: Final = 1.0
-"""Seconds until what its queue refused to settle is settled again."""
+"""Seconds until a settlement that its queue refused is sent again."""
 
 
 class JobInFlight(msgspec.Struct, gc=False, eq=False):
-    """A delivery in its slot since `added_at`. `read_at` is when the last read that brought it was sent.
+    """A job that was delivered to this child, in its slot.
 
-    `is_suspect`: it is better run with nothing else in the process. `limit` is how many seconds it may run, and
-    `limit_at` when it must have ended, by the clock of the slots; 0 = no limit. It is interrupted once.
+    `read_at`: when the last read that delivered it was sent. `added_at`: when it got its slot. `started_at`: when it
+    started. These times come from the clock of InFlight. `limit`: how many seconds it may run. `limit_at`: its
+    deadline, in `slots.now()` time. For both, 0 = none.
+
+    `is_suspect`: it should run alone in the process. `is_interrupted`: `take_interruptions` has returned it, so it is
+    not interrupted again.
     """
 
     slot: int
@@ -45,7 +64,10 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
 
 
 class InFlight:
-    """The jobs of one child. Its lock keeps the main thread, the watchdog and the executor's threads apart."""
+    """The jobs of one child. `slots`: its slots. `threads`: number of its threads.
+
+    `lock` protects this object, because the main thread, the watchdog and the threads that run handlers use it.
+    """
 
     def __init__(self, slots: SlotTable, *, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.slots = slots
@@ -62,13 +84,15 @@ class InFlight:
         self._seconds_per_job = PREFETCH_SECONDS
         self._progress: dict[JobInFlight, dict[str, Any]] = {}
         self.suspects = 0
+        """Number of suspects in slots."""
         self.must_leave = False
-        """Whether the process is to be replaced: a handler ran out of memory."""
+        """True if the process must be replaced, because a handler ran out of memory or the process grew too large."""
 
     def add(self, deliveries: Sequence[Delivery], *, read_at: float) -> None:
-        """Add deliveries as waiting, suspects first. For a delivery that is already held, only update its read time.
+        """Add deliveries as waiting jobs, suspects in front.
 
-        What finds no free slot stays with the backend, and comes with a later replay.
+        If the child already has a delivery, only its read time is updated. If no slot is free, a delivery is left out,
+        and a later replay, which reads all pending jobs, finds it again.
         """
         now = self._clock()
         with self.lock:
@@ -89,16 +113,16 @@ class InFlight:
                         self._waiting.append(job)
 
     def next_job(self) -> JobInFlight | None:
-        """Return the job that may be started next; None when none waits or all places are taken."""
+        """Return the job that may start next, or None if no job waits or all threads are busy."""
         with self.lock:
             if not self._waiting or len(self._running) >= self._threads:
                 return None
             return self._waiting[0]
 
     def start(self, job: JobInFlight, *, now: float) -> bool:
-        """Move a waiting job to running; `now` is by the clock of this object.
+        """Move a waiting job to running. `now` must come from this object's clock.
 
-        Returns False when the watchdog has taken it meanwhile.
+        Returns False if the watchdog has taken the job out in the meantime, to hand it back.
         """
         with self.lock:
             if job not in self._waiting:
@@ -110,24 +134,31 @@ class InFlight:
             return True
 
     def arm(self, job: JobInFlight, limit: float | None) -> None:
-        """Set how many seconds a running job may run from now on; None = without limit."""
+        """Set how many seconds a running job may run from now on; None = no limit."""
         if limit is not None:
             job.limit = limit
             job.limit_at = self.slots.now() + limit
             self.slots.set_limit(job.slot, job.limit_at)
 
     def park(self, job: JobInFlight) -> None:
-        """Show a started job as waiting until `enter`: when its process ends before, it is charged with nothing."""
+        """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
+
+        Its handler may have to wait for a thread. If the process dies before then, this does not count as a recovery.
+        """
         self.slots.mark(job.slot, SlotState.WAITING)
 
     def enter(self, job: JobInFlight, limit: float | None) -> None:
-        """Show a parked job as running, because its handler begins, and set its limit."""
+        """Mark a parked job as running, because its handler begins now, and set its limit."""
         job.started_at = self._clock()
         self.arm(job, limit)
         self.slots.mark(job.slot, SlotState.RUNNING)
 
     def take_interruptions(self, *, may_time_out: bool = True) -> list[tuple[JobInFlight, JobInterrupted]]:
-        """Return what is to be raised in jobs that run: each is interrupted once."""
+        """Return the running jobs that must be interrupted, each with the error to raise in its handler.
+
+        A job is returned once: after a cancel, after its timeout, or shortly before the grace period ends.
+        With `may_time_out=False`, timeouts wait for a later call.
+        """
         if not self._running:
             return []
         now = self.slots.now()
@@ -139,33 +170,33 @@ class InFlight:
                 if job.is_interrupted:
                     continue
                 if self.slots.is_cancelled(job.slot):
-                    error = JobCancelled("The job was asked to stop.")
+                    error = JobCancelled("A cancel asked the job to stop.")
                 elif may_time_out and job.limit_at and now >= job.limit_at:
                     error = JobTimedOut(f"The job ran longer than {job.limit:.3g} s.")
                 elif is_last_moment:
-                    error = WorkerShutdown("The worker stops, and its grace is nearly over.")
+                    error = WorkerShutdown("The worker is shutting down and its grace period is about to end.")
                 if error is not None:
                     job.is_interrupted = True
                     found.append((job, error))
         return found
 
     def is_stopping(self, job: JobInFlight) -> bool:
-        """Whether a running job should come to an end."""
+        """Return True if a running job should end soon: it was interrupted or cancelled, or the child must stop."""
         return job.is_interrupted or self.slots.is_cancelled(job.slot) or self.slots.is_to_stop()
 
     def note_progress(self, job: JobInFlight, progress: dict[str, Any]) -> None:
-        """Keep the last progress report of a job, for `take_progress`."""
+        """Keep the latest progress report of a job until `take_progress` is called."""
         with self.lock:
             self._progress[job] = progress
 
     def take_progress(self) -> list[tuple[JobInFlight, dict[str, Any]]]:
-        """Take the reports that came since the last call."""
+        """Return the latest progress report of each job that reported since the last call."""
         with self.lock:
             progress, self._progress = self._progress, {}
             return list(progress.items())
 
-    def quiet_since(self) -> float | None:
-        """Return since when a suspect is held that waits or runs; None without one."""
+    def suspect_since(self) -> float | None:
+        """Return the time at which the newest unfinished suspect got its slot, or None if there is none."""
         if not self.suspects:
             return None
         with self.lock:
@@ -173,12 +204,17 @@ class InFlight:
             return max((job.added_at for job in candidates if job.is_suspect), default=None)
 
     def finish(self, job: JobInFlight, settlement: Settlement) -> None:
-        """Move a running job to finished, and learn from how long it ran."""
+        """Move a running job to finished, and use its running time to estimate the next ones.
+
+        A job that only has to be acknowledged is marked as done in its slot: if the child dies, the supervisor can
+        acknowledge it.
+        """
         seconds = self._clock() - job.started_at
         with self.lock:
             del self._running[job.slot]
             self._finished.append((job, settlement))
-            # Up at once, down slowly: after one slow job, quick ones behind it are not fetched to be handed back.
+            # The estimate rises at once and falls slowly. So after one slow job the child prefetches less, and has
+            # fewer jobs to hand back.
             average = self._seconds_per_job + (seconds - self._seconds_per_job) / 16
             self._seconds_per_job = max(seconds, average)
             if type(settlement) is Acked and not settlement.retention_ms:
@@ -186,7 +222,11 @@ class InFlight:
             self.slots.count_finished()
 
     def take_finished(self) -> list[tuple[JobInFlight, Settlement]]:
-        """Take what is finished, to settle it. Their slots stay until `free`, or `put_back` when settling failed."""
+        """Take out the finished jobs, to settle them.
+
+        Their slots stay occupied until `free` is called. If settling fails, call `put_back`; if a queue refused to
+        settle a job, call `put_aside`.
+        """
         with self.lock:
             finished = self._finished
             self._finished = []
@@ -195,29 +235,29 @@ class InFlight:
             return finished
 
     def put_back(self, finished: Sequence[tuple[JobInFlight, Settlement]]) -> None:
-        """Return what could not be settled, to try it again."""
+        """Put finished jobs back that could not be settled. The next `take_finished` returns them."""
         with self.lock:
             self._finished[:0] = finished
 
     def put_aside(self, refused: Sequence[tuple[JobInFlight, Settlement]]) -> None:
-        """Keep what its queue refused to settle, to try it again after a second."""
+        """Put finished jobs aside that their queue refused to settle. After a second, `take_finished` returns them."""
         with self.lock:
             self._refused += refused
             self._refused_until = self._clock() + RETRY_PAUSE
 
     def refused(self) -> int:
-        """Return how many settlements were refused and not yet tried again."""
+        """Return how many refused settlements are put aside."""
         with self.lock:
             return len(self._refused)
 
     def take_waiting(self) -> list[JobInFlight]:
-        """Take what has not been started, to hand it back. Their slots stay until `free`."""
+        """Take out all waiting jobs, to hand them back. Their slots stay occupied until `free` is called."""
         return self._take(lambda job: True)
 
     def take_late(self) -> list[JobInFlight]:
-        """Take what has waited for longer than a prefetch lasts, to hand it back.
+        """Take out the jobs that have waited for more than 20 ms, to hand them back.
 
-        A suspect with a free place waits for quiet, and stays.
+        Keep suspects if a thread is free: they wait on purpose, until the running jobs have ended.
         """
         oldest = self._clock() - PREFETCH_SECONDS
         with self.lock:
@@ -225,11 +265,11 @@ class InFlight:
             return self._take(lambda job: job.added_at < oldest and not (has_free_thread and job.is_suspect))
 
     def take_read_until(self, time: float) -> list[JobInFlight]:
-        """Take what waits and was not read since this time, to forget it."""
+        """Take out the waiting jobs whose last read was sent at `time` or before, to forget them."""
         return self._take(lambda job: job.read_at <= time)
 
     def free(self, jobs: Sequence[JobInFlight]) -> None:
-        """Forget jobs that are settled or handed back."""
+        """Forget jobs that were settled, handed back or lost, and free their slots."""
         with self.lock:
             slots = [job.slot for job in jobs]
             self.slots.free(slots)
@@ -239,58 +279,57 @@ class InFlight:
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:
-        """Return how many jobs may be fetched now, so that about 20 ms of work are held, by the measure of the last.
+        """Return how many jobs to fetch now, so that the child has about 20 ms of work.
 
-        A place whose job has been running for longer than that counts as taken: what is fetched for it would wait, and
-        be handed back.
+        Do not fetch for threads whose job has already run for 20 ms: the job would wait and be handed back.
         """
         with self.lock:
-            places = self._threads - (self._long_runs() if self._running else 0)
-            if not places:
+            threads = self._threads - (self._long_runs() if self._running else 0)
+            if not threads:
                 return 0
-            wanted = int(places * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
-            batch = min(max(wanted // 2, places), MAX_BATCH)
-            held = len(self._waiting) + len(self._running) - (self._threads - places)
-            return max(min(max(wanted, places) - held, batch, len(self._free)), 0)
+            wanted = int(threads * PREFETCH_SECONDS / max(self._seconds_per_job, 1e-6))
+            batch = min(max(wanted // 2, threads), MAX_BATCH)
+            held = len(self._waiting) + len(self._running) - (self._threads - threads)
+            return max(min(max(wanted, threads) - held, batch, len(self._free)), 0)
 
     def unfinished(self) -> int:
-        """Return how many jobs wait or run."""
+        """Return the number of waiting and running jobs."""
         with self.lock:
             return len(self._waiting) + len(self._running)
 
     def free_threads(self) -> int:
-        """Return how many jobs may be started now."""
+        """Return the number of threads without a running job."""
         with self.lock:
             return self._threads - len(self._running)
 
     def is_idle(self) -> bool:
-        """Whether nothing waits, runs or is to be settled now."""
+        """Return True if nothing is waiting, running or finished. Refused settlements do not count."""
         with self.lock:
             return not (self._waiting or self._running or self._finished)
 
     def has_finished(self) -> bool:
-        """Whether something is to be settled now."""
+        """Return True if a finished job can be settled now. Refused settlements do not count."""
         with self.lock:
             return bool(self._finished)
 
     def is_running(self) -> bool:
-        """Whether some job runs."""
+        """Return True if a job is running."""
         with self.lock:
             return bool(self._running)
 
     def runs_longer_than(self, seconds: float) -> bool:
-        """Whether some job has been running for longer than this."""
+        """Return True if a job has been running for more than `seconds`."""
         now = self._clock()
         with self.lock:
             return any(now - job.started_at > seconds for job in self._running.values())
 
     def _long_runs(self) -> int:
-        """Return how many jobs have been running for longer than a prefetch lasts."""
+        """Return how many jobs have been running for more than 20 ms."""
         oldest = self._clock() - PREFETCH_SECONDS
         return sum(job.started_at < oldest for job in self._running.values())
 
     def _take(self, chosen: Callable[[JobInFlight], bool]) -> list[JobInFlight]:
-        """Take the chosen ones of what waits."""
+        """Take out the waiting jobs for which `chosen` returns True."""
         with self.lock:
             taken = [job for job in self._waiting if chosen(job)]
             self._waiting = deque(job for job in self._waiting if not chosen(job))

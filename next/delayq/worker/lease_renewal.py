@@ -1,4 +1,8 @@
-"""Keeps the leases of children by what their slots show, and passes on which jobs are asked to stop."""
+"""Renews the leases of all jobs that children have, and passes stop requests on to the children.
+
+This runs in the supervisor. It finds the jobs of a child in its slots, which are memory shared with the supervisor. A
+job whose lease is not renewed in time is delivered to another worker.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +12,10 @@ from delayq.worker.children import ChildProcess
 
 
 class LeaseRenewal:
-    """Renews every third of a lease. `lease` is the shortest of the queues; each renewal brings the present one."""
+    """Renews leases every third of a lease.
+
+    `lease`: the shortest lease of the queues, in seconds. Each renewal returns the current value.
+    """
 
     def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -17,10 +24,11 @@ class LeaseRenewal:
         self._renew_at = clock() + self._every
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Renew when it is time, and at once for a child whose job was asked to stop, as a hint says.
+        """Renew the leases of all children if it is time.
 
-        Only the answer of the renewal stops a job: the hint may be that of another database, or of an earlier job with
-        this id.
+        If a notification names a job of a child, a cancel asked the job to stop. Renew the leases of this child at
+        once then. Only the reply to the renewal stops the job, because the notification may come from another database,
+        or may mean an earlier job with this id.
         """
         wished = set(self._keeper.stop_requests())
         is_due = now >= self._renew_at
@@ -34,9 +42,10 @@ class LeaseRenewal:
         return bool(chosen)
 
     def _renew(self, child: ChildProcess) -> float:
-        """Renew everything that a child holds, and return the lease in seconds.
+        """Renew the leases of all jobs of a child, and return the shortest lease of the queues, in seconds.
 
-        When the backend holds more for it, an answer was lost: the child is asked to read its pending jobs again.
+        If the backend has delivered more jobs to the child than its slots show, a reply was lost. The child is then
+        ordered to read its pending jobs again.
         """
         held = [view.ref for view in child.slots.read()]
         renewed = self._keeper.renew(child.consumer, held)

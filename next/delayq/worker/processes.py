@@ -1,4 +1,7 @@
-"""Forks processes, ends them and collects them. The parent must have no threads."""
+"""Forks processes, sends them signals, and collects dead ones.
+
+The parent must have only one thread. Locks that other threads hold during a fork would stay locked in the new process.
+"""
 
 import contextlib
 import ctypes
@@ -17,12 +20,13 @@ WATCHED: Final = {
     signal.SIGCONT,
     signal.SIGCHLD,
 }
-"""Signals that the supervisor waits for; they are blocked in it, so that they arrive only where it looks."""
+"""Signals that the supervisor waits for. They are blocked, so that they arrive only while the supervisor waits."""
 
 WAKE_SIGNAL: Final = signal.SIGURG
-"""Sent to a child, so that it looks at its orders; sent to its own main thread, so that a handler is interrupted there.
+"""The supervisor sends this signal to a child, so that the child reads its orders. The watchdog of a child sends it to
+the main thread of the child, to interrupt a handler there.
 
-Processes ignore SIGURG by default, and handlers rarely use it, unlike ALRM, USR1 and USR2.
+It is SIGURG, because processes ignore SIGURG by default, and handlers rarely use it, unlike ALRM, USR1 and USR2.
 """
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -31,13 +35,13 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def fork(main: Callable[[], int], *, title: str) -> int:
-    """Run `main` in a new process, which ends with its result as the exit code. Return the process id.
+    """Run `main` in a new process and return the id of the process. The exit code is the result of `main`.
 
-    `title` is its name in `top` and `ps -o comm` (on Linux), 15 letters at most.
+    `title`: its name in `top` and `ps -o comm` (on Linux), at most 15 letters.
 
-    The child leads a process group of its own, so that a Ctrl-C in the terminal reaches only the parent and a kill
-    reaches what its handlers started. It gets SIGTERM when its parent dies (on Linux). It starts with all signals as if
-    nothing had been watched.
+    The new process leads its own process group. So Ctrl-C in a terminal reaches only the parent, and KILL also reaches
+    processes that a handler started. On Linux, it gets SIGTERM when its parent dies. The signals in `WATCHED` are
+    unblocked and have their default effect.
     """
     _flush()
     parent = os.getpid()
@@ -92,7 +96,7 @@ def _flush() -> None:
 
 
 def reap() -> list[tuple[int, int]]:
-    """Collect the processes that have ended: process id, and exit code or minus the signal that killed it."""
+    """Collect dead processes. Return the id and exit code of each; a code -N means that signal N killed it."""
     ended: list[tuple[int, int]] = []
     while True:
         try:
@@ -105,8 +109,8 @@ def reap() -> list[tuple[int, int]]:
 
 
 def send(process_id: int, number: signal.Signals) -> None:
-    """Send a signal to a process that was not yet collected; to its whole group, when it is KILL."""
-    with contextlib.suppress(ProcessLookupError):  # it has ended and is about to be collected
+    """Send a signal to a process that has not been collected yet. KILL goes to its whole process group."""
+    with contextlib.suppress(ProcessLookupError):  # it is dead and will soon be collected
         if number is signal.SIGKILL:
             os.killpg(process_id, number)
         else:
@@ -114,7 +118,7 @@ def send(process_id: int, number: signal.Signals) -> None:
 
 
 def is_stopped(process_id: int) -> bool:
-    """Whether a process was stopped by SIGSTOP (on Linux)."""
+    """Return True if a process is stopped by SIGSTOP or by a debugger. Outside Linux, return False."""
     try:
         with open(f"/proc/{process_id}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] in ("T", "t")
@@ -123,13 +127,14 @@ def is_stopped(process_id: int) -> bool:
 
 
 def wait_for_signal(seconds: float) -> int | None:
-    """Wait for a watched signal and return its number; None when none came within `seconds`."""
+    """Wait up to `seconds` for a watched signal. Return its number, or None if no signal came."""
     info = signal.sigtimedwait(WATCHED, seconds)
     return info.si_signo if info else None
 
 
 def _set_group(process_id: int) -> None:
-    with contextlib.suppress(OSError):  # the other side of the fork was first
+    # Parent and child both do this, so that it is done before either continues. The second call may fail.
+    with contextlib.suppress(OSError):
         os.setpgid(process_id, process_id)
 
 

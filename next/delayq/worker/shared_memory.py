@@ -1,10 +1,15 @@
-"""The jobs of a child, in memory that it shares with the supervisor. Only this module knows the bytes.
+"""The memory that a child shares with its supervisor. It shows the jobs of the child, and carries orders to the child.
 
-The child writes the slots; the supervisor writes orders. A slot gets its state last, so a reader never takes half a
-slot for a whole one: a queue never uses an entry id again, so a slot that shows the same queue and entry before and
-after a look was not changed meanwhile.
+Each job of the child has a slot. The child writes the slots, and the supervisor writes the orders. Only this module
+knows the layout of the bytes.
 
-Deadlines count by a clock that both share: the monotonic clock less the time in which the whole worker stood still.
+The two processes share no lock, because a child can be killed while it holds one. Two rules replace it:
+
+* The child writes the state of a slot last, so that a half-written slot still counts as free.
+* The supervisor reads queue and entry id of a slot twice, before and after the other fields. If they are equal, the
+  slot was not reused in between, because a queue never uses an entry id again.
+
+Deadlines use a clock that both processes share: the monotonic clock minus the time in which the worker was suspended.
 """
 
 import mmap
@@ -20,11 +25,12 @@ from delayq.backends.protocol import MAX_ENTRY_BYTES, Delivery, DeliveryRef, Ent
 from delayq.core.names import MAX_ID_BYTES
 
 CAPACITY: Final = 1024
+"""Number of slots of a child."""
 
 _REPLAY: Final = 0
 _STOP: Final = 1
 _PAUSE: Final = 2
-_STOOD_STILL: Final = 8
+_SUSPENDED: Final = 8
 _FINISHED: Final = 16
 _IDLE_SINCE: Final = 24
 _RESTART_MS: Final = 32
@@ -42,7 +48,11 @@ _SLOT_SIZE: Final = 320
 
 
 class SlotState(IntEnum):
-    """How far a job is. What was done counts as done only when nothing but an ack is owed."""
+    """The state of a job in its slot.
+
+    DONE: the handler has returned, and the job only has to be acknowledged. If it must be settled in another way, for
+    example because its result is kept, the state remains RUNNING.
+    """
 
     FREE = 0
     WAITING = 1
@@ -51,19 +61,20 @@ class SlotState(IntEnum):
 
 
 class Stop(IntEnum):
-    """Orders of the supervisor to a child, each more urgent than the one before."""
+    """Orders of the supervisor to a child. Each order includes the previous one."""
 
     NO = 0
     DRAIN = 1
-    """Take nothing new; what runs may finish."""
+    """Take no new jobs, and let running jobs finish."""
     INTERRUPT = 2
-    """The grace is nearly over: raise WorkerShutdown in what runs."""
+    """Raise WorkerShutdown in running handlers, because the grace period is about to end."""
 
 
 class SlotView(msgspec.Struct, frozen=True, gc=False):
-    """One slot as the supervisor sees it. `limit` is when the job must have ended, 0 = never.
+    """One slot, as the supervisor reads it.
 
-    `use` counts the jobs that the slot has had: an order is for one of them.
+    `limit`: deadline of the job, in `SlotTable.now()` time; 0 = none. `use`: a number that changes with each job of the
+    slot, so that an order to stop a job does not reach the next job.
     """
 
     number: int
@@ -75,7 +86,7 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
 
 
 class SlotTable:
-    """The slots of one child. `queues` fixes the number by which a slot names its queue."""
+    """The slots of one child. A slot names its queue by the position of the queue in `queues`."""
 
     def __init__(self, queues: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory = mmap.mmap(-1, _FIRST_SLOT + CAPACITY * _SLOT_SIZE)
@@ -86,13 +97,13 @@ class SlotTable:
         self._counts = memoryview(self._memory).cast("Q")
 
     def now(self) -> float:
-        """Return the time by which deadlines count."""
-        return self._clock() - self._floats[_STOOD_STILL // 8]
+        """Return the time of the clock for deadlines, in seconds."""
+        return self._clock() - self._floats[_SUSPENDED // 8]
 
     # -- the child -----------------------------------------------------------------------------------------------------
 
     def write(self, slot: int, delivery: Delivery) -> None:
-        """Record a new delivery as waiting. Raises ValueError for an entry id that is too long."""
+        """Write a new delivery into a slot, as waiting. Raises ValueError if its entry id is too long."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
         if entry[MAX_ENTRY_BYTES:]:
@@ -104,52 +115,52 @@ class SlotTable:
         self._memory[start] = SlotState.WAITING
 
     def mark(self, slot: int, state: SlotState) -> None:
-        """Record how far the job of a slot is."""
+        """Change the state of a slot."""
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
     def free(self, slots: Sequence[int]) -> None:
-        """Record that slots hold nothing any more."""
+        """Mark slots as free."""
         for slot in slots:
             self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = SlotState.FREE
 
     def set_limit(self, slot: int, limit: float) -> None:
-        """Record when a running job must have ended."""
+        """Set the deadline of a running job, in `now()` time."""
         self._floats[(_FIRST_SLOT + slot * _SLOT_SIZE + _LIMIT) // 8] = limit
 
     def is_cancelled(self, slot: int) -> bool:
-        """Whether the job of a slot was asked to stop."""
+        """Return True if the supervisor ordered the job of a slot to stop."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         return self._memory[start + _ORDER] == self._memory[start + _USE]
 
     def take_replay(self) -> bool:
-        """Return whether a replay was asked for since the last time."""
+        """Return True if the supervisor asked for a replay since the last call."""
         wanted = self._memory[_REPLAY] == 1
         if wanted:
             self._memory[_REPLAY] = 0
         return wanted
 
     def is_to_stop(self) -> bool:
-        """Whether the supervisor wants the child to stop."""
+        """Return True if the supervisor ordered the child to stop."""
         return self._memory[_STOP] != Stop.NO
 
     def stop_order(self) -> Stop:
-        """Return what the supervisor wants."""
+        """Return the latest stop order of the supervisor."""
         return Stop(self._memory[_STOP])
 
     def is_paused(self) -> bool:
-        """Whether the supervisor wants nothing new to be taken."""
+        """Return True if the supervisor ordered the child to take no new jobs for now."""
         return self._memory[_PAUSE] == 1
 
     def set_busy(self) -> None:
-        """Record that there is something to do."""
+        """Record that the child has jobs."""
         self._floats[_IDLE_SINCE // 8] = 0.0
 
     def set_idle(self, since: float) -> None:
-        """Record that there has been nothing to do since then, unless that is known already."""
+        """Record that the child has had no job since this time, unless it was idle before."""
         self._floats[_IDLE_SINCE // 8] = self._floats[_IDLE_SINCE // 8] or since
 
     def set_restart(self, restart_ms: int) -> None:
-        """Record when all workers were last asked to restart, as the child has read it."""
+        """Record when all workers were last asked to restart, in epoch ms, as the child read it from the backend."""
         self._counts[_RESTART_MS // 8] = restart_ms
 
     def turns(self) -> int:
@@ -157,7 +168,7 @@ class SlotTable:
         return self._counts[_TURNS // 8]
 
     def count_finished(self) -> None:
-        """Count a job that has ended."""
+        """Count one finished job."""
         self._counts[_FINISHED // 8] += 1
 
     # -- the supervisor ------------------------------------------------------------------------------------------------
@@ -168,52 +179,52 @@ class SlotTable:
         return [view for view in views if view is not None]
 
     def cancel(self, key: EntryKey) -> None:
-        """Ask the child to stop a job. When the slot has been given to another one by now, that does not heed it."""
+        """Order the child to stop a job. If another job has got its slot by now, the order has no effect."""
         for view in self.read():
             if view.ref.key == key:
                 self._memory[_FIRST_SLOT + view.number * _SLOT_SIZE + _ORDER] = view.use
 
     def ask_replay(self) -> None:
-        """Ask the child to read its pending jobs again."""
+        """Order the child to read its pending jobs again (a replay)."""
         self._memory[_REPLAY] = 1
 
     def order_stop(self, stop: Stop) -> None:
-        """Tell the child to stop; an order is never taken back."""
+        """Order the child to stop. A stop order is never taken back."""
         self._memory[_STOP] = max(self._memory[_STOP], stop)
 
     def set_paused(self, is_paused: bool) -> None:
-        """Tell the child to take nothing new for now, or to go on."""
+        """Order the child to take no new jobs for now, or to resume."""
         self._memory[_PAUSE] = is_paused
 
     def idle_for(self) -> float | None:
-        """Return for how many seconds the child has had nothing to do; None when it has."""
+        """Return for how many seconds the child has had no job, or None if it has a job."""
         since = self._floats[_IDLE_SINCE // 8]
         return self._clock() - since if since else None
 
     def restart_ms(self) -> int:
-        """Return when all workers were last asked to restart; 0 = never."""
+        """Return when all workers were last asked to restart, in epoch ms; 0 = never."""
         return self._counts[_RESTART_MS // 8]
 
-    def add_standstill(self, seconds: float) -> None:
-        """Move all deadlines: the whole worker stood still for so long."""
-        self._floats[_STOOD_STILL // 8] += seconds
+    def extend_deadlines(self, seconds: float) -> None:
+        """Extend all deadlines, because the worker was suspended for this time."""
+        self._floats[_SUSPENDED // 8] += seconds
 
     def count_turn(self) -> None:
         """Record a turn of the supervisor, after it has extended the deadlines if it was suspended."""
         self._counts[_TURNS // 8] += 1
 
     def finished(self) -> int:
-        """Return how many jobs have ended since the last `clear`."""
+        """Return how many jobs have finished since the last `clear`."""
         return self._counts[_FINISHED // 8]
 
     def clear(self) -> None:
-        """Free everything, for the next child that takes this table. A pause stays."""
+        """Clear all slots and orders for the next child that uses this table. Only a pause stays in force."""
         is_paused = self._memory[_PAUSE]
         self._memory[:] = bytes(len(self._memory))
         self._memory[_PAUSE] = is_paused
 
     def _view(self, number: int) -> SlotView | None:
-        """Read one slot; None when it was changed meanwhile."""
+        """Read one slot. Return None if it is free or was changed in the meantime."""
         start = _FIRST_SLOT + number * _SLOT_SIZE
         names = queue, entry, job_id = _NAMES.unpack_from(self._memory, start + _NAMES_AT)
         state, limit = self._memory[start], self._floats[(start + _LIMIT) // 8]

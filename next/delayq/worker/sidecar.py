@@ -1,7 +1,10 @@
-"""The sidecar of a worker, a process that runs three loops, and `delayq move`, which runs them without a worker.
+"""The sidecar of a worker: a process beside the children that runs three loops.
 
-The mover makes due jobs ready. The relay sends the follow-up jobs of ended jobs. The janitor takes back jobs of
-vanished workers and repairs queues.
+    mover     makes due jobs ready
+    relay     sends the follow-up jobs of ended jobs
+    janitor   takes back the jobs of vanished workers, and repairs queues
+
+`delayq move` runs the same loops without a worker.
 """
 
 import logging
@@ -26,7 +29,10 @@ logger: Final = logging.getLogger("delayq.worker")
 
 
 class Sidecar:
-    """The sidecar process, as its supervisor sees it. Without a `main`, there is none."""
+    """The sidecar process, as the supervisor sees it. It is replaced when it has ended.
+
+    `main`: runs the loops and returns the exit code; None = this worker has no sidecar.
+    """
 
     def __init__(self, main: Callable[[], int] | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._main = main
@@ -36,14 +42,14 @@ class Sidecar:
         self.process_id: int | None = None
 
     def spawn(self) -> None:
-        """Fork the process if it does not run and the pause after its last death is over."""
+        """Fork the process if it is missing and the pause after its last death is over."""
         now = self._clock()
         if self._main is not None and self.process_id is None and now >= self._fork_at:
             self._started_at = now
             self.process_id = fork(self._main, title="delayq-mover")
 
     def ended(self, process_id: int, code: int) -> None:
-        """Note the end of a process, if it was the sidecar."""
+        """Record that a process has ended, if it was the sidecar."""
         if process_id == self.process_id:
             now = self._clock()
             pause = self._pause.after_death(is_early=now - self._started_at <= EARLY_DEATH)
@@ -51,17 +57,17 @@ class Sidecar:
             self.process_id, self._fork_at = None, now + pause
 
     def stop(self) -> None:
-        """Send TERM. This is safe at any time, because each change of the sidecar is one atomic call."""
+        """Send TERM. This is safe at any time, because the sidecar changes the backend only by atomic calls."""
         if self.process_id is not None:
             send(self.process_id, signal.SIGTERM)
 
 
 def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease: float) -> int:
-    """Run the loops in a forked process, until its parent has ended.
+    """Run the loops in a forked process until its parent has ended.
 
-    `queues` are served whether they are listed or not. `lease` is their shortest lease, in seconds.
+    `queues`: served even if they are not in the list of queues. `lease`: their shortest lease, in seconds.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches all processes, and the supervisor decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes; only the supervisor reacts
     parent = os.getppid()
     _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
     return 0
@@ -70,7 +76,7 @@ def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease
 def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
     """Run the loops for all listed queues in this process, until a signal ends it.
 
-    Raises UnsafeSetup if the server evicts keys, unless `allows_eviction`, and ConfigError.
+    Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises ConfigError.
     """
     backend.prepare()
     if not allows_eviction:
@@ -81,8 +87,8 @@ def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> int:
     """Run each loop once: repair all listed queues, make due jobs ready, send follow-up jobs.
 
-    Returns the number of jobs that became ready. A damaged queue is logged and left out. Raises UnsafeSetup as `move`
-    does, BackendUnavailable and OutcomeUnknown.
+    Returns the number of jobs that became ready. A damaged queue is logged and skipped. Raises UnsafeSetup if the
+    server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable and OutcomeUnknown.
     """
     if not allows_eviction:
         backend.check()
@@ -112,7 +118,7 @@ def _loops(
 
 
 def _wait(wake_ups: WakeUps, seconds: float) -> set[str]:
-    """Wait for notifications, and return the queues that they name."""
+    """Wait for notifications from scripts, and return the queues that they name."""
     return {queue for queue, _ in wake_ups.wait(seconds)}
 
 

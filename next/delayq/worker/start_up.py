@@ -1,4 +1,4 @@
-"""What a worker and a mover do before they begin."""
+"""Waits for Redis at the start of workers and movers, because services start in any order."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -21,14 +21,15 @@ T = TypeVar("T")
 
 
 def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None) -> T:
-    """Return the result of a call to Redis as soon as Redis can be reached, and log meanwhile that it cannot.
+    """Repeat a call until Redis answers, and return its result. Log the outage meanwhile.
 
-    Raises BackendUnavailable or OutcomeUnknown after `retry_timeout` seconds; None = never.
+    Raises BackendUnavailable or OutcomeUnknown if Redis has not answered after `retry_timeout` seconds. None means no
+    time limit.
     """
 
     outages = Outages()
 
-    def tell(state: RetryCallState) -> None:
+    def log_failure(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, Exception):
             outages.tell(WAITING, error)
@@ -37,7 +38,7 @@ def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None)
         retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
         wait=wait_random_exponential(multiplier=0.2, max=5.0),
         stop=stop_never if retry_timeout is None else stop_after_delay(retry_timeout),
-        before_sleep=tell,
+        before_sleep=log_failure,
         reraise=True,
     )
     result = retrying(call)

@@ -1,4 +1,13 @@
-"""How a worker stops: by signals, by its own limits, by a call to restart; and how long running jobs may go on."""
+"""The shutdown of a worker: its causes and its steps. This runs in the supervisor.
+
+A worker shuts down on a signal, when it reaches a limit of its own (such as a maximum running time), or when an
+operator has asked all workers to restart. Its steps are:
+
+    at once                        children take no new jobs, and hand back jobs that have not started
+    during the grace period        running jobs may finish
+    shortly before the end of it   WorkerShutdown is raised in handlers that still run
+    at the end of it               children that still run are killed; CrashRecovery hands back their jobs
+"""
 
 import logging
 import signal
@@ -14,16 +23,23 @@ from delayq.worker.shared_memory import Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_MOMENT: Final = 3.0
-"""Seconds before the end of the grace at which WorkerShutdown is raised in what runs; at most a quarter of it."""
+"""WorkerShutdown is raised in running handlers this many seconds before the grace period ends.
 
-IMPATIENCE: Final = 2.0
-"""The same signal again, so many seconds after the first, means: leave now."""
+If a quarter of the grace period is less than this, it is raised at the start of the last quarter.
+"""
+
+SECOND_SIGNAL_AFTER: Final = 2.0
+"""If the same signal comes again, at least this many seconds after the first, the worker exits at once."""
 
 STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 class Stopping:
-    """Whether, why and how far a worker is on its way out. An order to stop is never taken back."""
+    """The shutdown of one worker. Once it has begun, it is never taken back.
+
+    `last_restart_ms`: when all workers were asked to restart before this worker started, in epoch ms; 0 = never. Only a
+    later request stops this worker. `code`: the exit code of the worker.
+    """
 
     def __init__(
         self,
@@ -42,25 +58,25 @@ class Stopping:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the worker is on its way out."""
+        """True if the worker is shutting down."""
         return self._end_at is not None
 
     @property
     def is_grace_over(self) -> bool:
-        """Whether running jobs have had their time."""
+        """True if the grace period of running jobs has ended."""
         return self._end_at is not None and self._clock() >= self._end_at
 
-    def heed(self, number: int, children: Sequence[ChildProcess]) -> None:
-        """Act on a signal."""
+    def on_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
+        """React to a signal: USR2 pauses the worker, CONT resumes it, and TERM, INT and QUIT shut it down."""
         if number == signal.SIGUSR2:
             _pause(children, True)
         elif number == signal.SIGCONT and not self.is_stopping:
             _pause(children, False)
         elif number in STOPS:
-            self._heed_stop(number, children)
+            self._on_stop_signal(number, children)
 
     def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Begin to stop when a limit is reached; end running jobs when the grace is over."""
+        """Begin the shutdown if there is a cause. Pass the orders of a shutdown on to the children."""
         if self._end_at is None:
             why = self._why_stop(children, now)
             if why:
@@ -77,23 +93,23 @@ class Stopping:
                 child.kill(Ending.SHUTDOWN, set())
 
     def begin(self, why: str) -> None:
-        """Stop: start nothing new, and give running jobs the grace to end."""
+        """Begin the shutdown. `why` is the cause, for the log."""
         if self._end_at is None:
-            logger.info("the worker stops: %s; running jobs have %g s to end", why, self._options.grace)
+            logger.info("the worker is shutting down: %s; running jobs have %g s to finish", why, self._options.grace)
             self._end_at = self._clock() + self._options.grace
 
-    def _heed_stop(self, number: int, children: Sequence[ChildProcess]) -> None:
+    def _on_stop_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
         now = self._clock()
         if self._first_signal is None:
             self._first_signal = (number, now)
             self.begin(signal.Signals(number).name)
-        elif number == self._first_signal[0] and now - self._first_signal[1] >= IMPATIENCE:
-            logger.warning("a second %s: the worker leaves now", signal.Signals(number).name)
+        elif number == self._first_signal[0] and now - self._first_signal[1] >= SECOND_SIGNAL_AFTER:
+            logger.warning("the worker exits now, because %s came again", signal.Signals(number).name)
             self._end_at = now
             self.code = ExitCode.INTERRUPTED
 
     def _why_stop(self, children: Sequence[ChildProcess], now: float) -> str:
-        """Return the limit that is reached, as words for the log; '' = none."""
+        """Return the cause of a shutdown as words for the log, or '' if there is none."""
         options = self._options
         if options.max_time is not None and now - self._started_at >= options.max_time:
             return f"it has run for {options.max_time:g} s"
@@ -106,7 +122,7 @@ class Stopping:
         return self._restart_call(children)
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
-        """Return words for the log when all workers were asked to restart since this one began; otherwise ''."""
+        """Return words for the log if all workers were asked to restart after this worker started; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
         return "all workers were asked to restart" if latest > self._last_restart_ms else ""
 
@@ -115,4 +131,4 @@ def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:
     for child in children:
         child.slots.set_paused(is_paused)
         child.wake()
-    logger.info("the worker is paused by a signal" if is_paused else "the worker goes on")
+    logger.info("the worker is paused by a signal; SIGCONT resumes it" if is_paused else "the worker takes jobs again")

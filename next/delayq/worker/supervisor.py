@@ -1,6 +1,8 @@
-"""The supervisor: a parent that runs no handler, forks children, keeps their leases, ends and settles for them.
+"""The supervisor: the parent process of a worker. It forks children, which run the jobs, and runs no handler itself.
 
-Its loop is a list of steps. A step that fails is logged by name, and does not stop the others.
+It renews the leases of their jobs, kills children whose jobs overrun, and settles the jobs of dead children. It also
+runs the sidecar (see sidecar.py). The loop of the supervisor is a list of steps. If a step fails, the failure is logged
+with the name of the step, and the other steps still run.
 """
 
 import logging
@@ -19,20 +21,29 @@ from delayq.worker.stopping import Stopping
 logger: Final = logging.getLogger("delayq.worker")
 
 TICK: Final = 0.25
-STANDSTILL: Final = 1.0
-"""When a turn comes later than planned by more than this, the whole worker stood still, and deadlines move by that."""
+"""Longest pause between two turns of the loop, in seconds."""
+
+SUSPENDED_AFTER: Final = 1.0
+"""If a turn starts this many seconds later than planned, the whole worker was suspended (laptop sleep, SIGSTOP).
+
+All deadlines are then extended by the delay, because the handlers did not run either.
+"""
 
 
 class Role(Protocol):
-    """One thing that the supervisor does for its children, every turn."""
+    """One task that the supervisor performs for its children on every turn."""
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Do what is due. Return whether anything was."""
+        """Do everything that is due. Return True if anything was due. `now` is a time of the supervisor's clock."""
         ...
 
 
 class Supervisor:
-    """Keeps a worker running until it is to stop. `roles` are stepped in their order."""
+    """Keeps a worker running until it has to stop.
+
+    `alive`: the roles for running children, in the order of their steps. `ended`: the role that settles the jobs of
+    dead children. `tick`: longest pause between two turns, in seconds.
+    """
 
     def __init__(
         self,
@@ -55,7 +66,7 @@ class Supervisor:
         self._outages = Outages()
 
     def run(self) -> int:
-        """Work until the worker is to stop and its children have ended. Return the exit code."""
+        """Run turns until the worker has to stop and its children have ended. Return the exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
             self.turn()
@@ -63,34 +74,39 @@ class Supervisor:
                 break
             self._wait()
         self._sidecar.stop()
-        if self._settle_for_ended():
-            self._step_alive([])  # takes the worker off the list; when Redis does not answer, that forgets it by itself
+        if self._settle_dead():
+            # With no children left, Announcing removes this worker from the list of live workers. During an outage,
+            # this is left out, and the entry expires.
+            self._step_alive([])
         return self._stopping.code
 
     def turn(self) -> None:
-        """Take one turn: reap, settle for the ended, fork what is missing, and step each role."""
+        """Run one turn: reap dead processes, settle the jobs of dead children, fork new ones, and step each role."""
         self._try("reap", self._reap)
         if self._has_ended():
             return
-        self._settle_for_ended()
+        self._settle_dead()
         if not self._stopping.is_stopping:
             self._try("fork", self._fork)
         self._step_alive(self._children.running())
 
     def _has_ended(self) -> bool:
-        """Whether the worker stops, and no child is left."""
+        """Return True if the worker is shutting down and no child is left."""
         return self._stopping.is_stopping and not self._children.running()
 
-    def _settle_for_ended(self) -> bool:
-        return self._try("settle for ended children", lambda: self._ended.step(self._children.all, self._clock()))
+    def _settle_dead(self) -> bool:
+        return self._try("settle jobs of dead children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
-        """Step each role, and look after each whether to stop: while Redis hangs, one waits for 2 s."""
+        """Step each role. After each step, check whether to stop, because a step can take 2 s if Redis does not answer.
+
+        If the grace period is over, skip the other roles, because the children have just been killed.
+        """
         for role in self._alive:
             self._try(type(role).__name__, partial(role.step, children, self._clock()))
             self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
             if children and self._stopping.is_grace_over:
-                return  # the children are being killed, and there is no time for the rest
+                return
 
     def _reap(self) -> None:
         for process_id, code in reap():
@@ -102,23 +118,23 @@ class Supervisor:
         self._children.spawn()
 
     def _wait(self) -> None:
-        """Sleep until a signal comes, for a tick at most, and notice when the sleep was much longer."""
+        """Sleep for a tick, or until a signal comes. If the sleep took much longer, extend all deadlines."""
         started = self._clock()
         number = wait_for_signal(self._tick)
         late = self._clock() - started - self._tick
-        if late > STANDSTILL:
-            logger.warning("the worker stood still for %.1f s; deadlines move by that", late)
+        if late > SUSPENDED_AFTER:
+            logger.warning("the worker was suspended for %.1f s; all deadlines were extended by that much", late)
             for child in self._children.all:
-                child.slots.add_standstill(late)
+                child.slots.extend_deadlines(late)
         for child in self._children.all:
             child.slots.count_turn()
         if number is not None:
-            self._stopping.heed(number, self._children.all)
+            self._stopping.on_signal(number, self._children.all)
 
     def _try(self, name: str, step: Callable[[], object]) -> bool:
-        """Take a step, log its failure, and return whether it worked.
+        """Run a step, log its failure, and return True if it did not fail.
 
-        A step that returns False did nothing, which ends no outage.
+        A step that had nothing to do returns False, which does not count as recovery from an outage.
         """
         try:
             result = step()

@@ -1,9 +1,12 @@
-"""Ends children whose jobs do not end when they should: after a timeout, and after a cancel.
+"""Kills children whose jobs do not end after a timeout or a cancel. This runs in the supervisor.
 
-The child itself raises in the handler first. What goes on all the same:
+First, the watchdog of the child interrupts the handler. If the job still runs some time later, the supervisor takes
+these steps:
 
-    a child that runs one job at a time    TERM, by which the child raises once more; then KILL
-    a child with several                   it takes nothing more, and what else it runs may end; then KILL
+    child with one thread        after 1 s: TERM, so that the child raises the exception once more; after 2 s: KILL
+    child with several threads   after 2 s: order the child to take no more jobs; KILL as soon as its other jobs have
+                                 finished, or 5 s after the order
+    child stopped by SIGSTOP     after 2 s: KILL
 """
 
 import logging
@@ -19,22 +22,24 @@ from delayq.worker.shared_memory import SlotState, SlotView, Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 WARN_AFTER: Final = 1.0
+"""Seconds from the end of the time limit of a job to TERM."""
+
 KILL_AFTER: Final = 2.0
-"""Seconds after which a job that was interrupted and goes on is ended with its process."""
+"""Seconds from the end of the time limit of a job to KILL."""
 
 NEIGHBOURS_WAIT: Final = 5.0
-"""Seconds that the other jobs of such a process have to end."""
+"""Seconds that the other jobs of the process get to finish before KILL."""
 
 
 class Timeouts:
-    """Looks at the slots of each child, every turn. `is_single`: children run one job at a time."""
+    """Checks the slots of each child on every turn. `is_single`: each child has one thread."""
 
     def __init__(self, *, is_single: bool) -> None:
         self._is_single = is_single
         self._cancelled_at: dict[EntryKey, float] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Warn and kill. `now` is the clock of the supervisor."""
+        """Send TERM or KILL to children with overdue jobs. `now` is a time of the supervisor's clock."""
         seen: set[EntryKey] = set()
         for child in children:
             running = [view for view in child.slots.read() if view.state is SlotState.RUNNING]
@@ -49,7 +54,7 @@ class Timeouts:
         return True
 
     def _late_by(self, child: ChildProcess, view: SlotView) -> float:
-        """Return for how many seconds a job should have ended; below 0 when it may go on."""
+        """Return for how many seconds a job has been overdue. A negative number means that it may still run."""
         now = child.slots.now()
         late = now - view.limit if view.limit else -1.0
         if view.is_cancelled:
@@ -73,6 +78,11 @@ class Timeouts:
             child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, keys)
         elif child.end_by is None:
             ids = ", ".join(f"{view.ref.id} of {view.ref.queue}" for view in overdue)
-            logger.warning("job %s did not end when it should; its process ends when its other jobs have", ids)
+            logger.warning(
+                "job %s did not stop after its timeout or cancel; its process is killed when its other jobs have "
+                "finished, in %g s at the latest",
+                ids,
+                NEIGHBOURS_WAIT,
+            )
             child.end_by = now + NEIGHBOURS_WAIT
             child.order(Stop.DRAIN)

@@ -1,8 +1,12 @@
-"""A thread beside the handlers of a child.
+"""The watchdog of a child: a thread that does urgent work while a slow handler runs.
 
-While a handler runs for longer than a batch should, nothing else in the child settles or fetches. The watchdog does
-what cannot wait then: it settles what is finished, hands back what was not started, interrupts what must end, and
-passes on progress. It also ends the child when its supervisor has gone, because its leases are not renewed then.
+Usually the main thread of a child both runs handlers and talks to the backend, so it can neither settle nor fetch
+while a handler runs. If a handler runs longer than 20 ms, the watchdog settles finished jobs, and hands back jobs that
+have not started, so that other workers can run them.
+
+Every 20 ms, the watchdog also interrupts handlers that exceeded their timeout or were asked to stop. Every second, it
+sends progress reports and measures the memory of the process. If the supervisor is gone, the watchdog ends the child,
+because the leases of its jobs are not renewed any more.
 """
 
 import json
@@ -22,7 +26,7 @@ from delayq.worker.in_flight import PREFETCH_SECONDS, InFlight, JobInFlight
 logger: Final = logging.getLogger("delayq.worker")
 
 REPORT_EVERY: Final = 1.0
-"""Seconds between two reports of progress, and between two looks at the memory of the process."""
+"""Interval in seconds of progress reports, and of the check of memory."""
 
 LATE: Final = 1.0
 """If two looks of the watchdog are further apart, in seconds, the process was suspended, or a handler held the GIL."""
@@ -32,17 +36,18 @@ WAIT_FOR_TURN: Final = 2.0
 
 
 class Watchdog:
-    """Looks at what is in flight every 20 ms.
+    """Checks the jobs of a child every 20 ms.
 
-    `relieve` is the child's. It takes what it settles from InFlight, under its lock, so that a job is never both
-    started and handed back. `memory` is how large the process may become, in bytes.
+    `settle_and_hand_back`: the method of Child; it takes jobs out while holding the lock of InFlight, so that a job is
+    never both started and handed back. `interrupt`: raises an error in the handler of a job. `lease`: shortest lease
+    of the queues, in seconds. `memory`: how large the process may become, in bytes; None = any size.
     """
 
     def __init__(
         self,
         in_flight: InFlight,
         *,
-        relieve: Callable[[], None],
+        settle_and_hand_back: Callable[[], None],
         interrupt: Callable[[JobInFlight, JobInterrupted], None],
         store_progress: Callable[[Sequence[tuple[DeliveryRef, bytes]]], None],
         lease: float,
@@ -50,7 +55,7 @@ class Watchdog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._in_flight = in_flight
-        self._relieve = relieve
+        self._settle_and_hand_back = settle_and_hand_back
         self._interrupt = interrupt
         self._store_progress = store_progress
         self._lease = lease
@@ -64,23 +69,23 @@ class Watchdog:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         threading.Thread(target=self._run, name="delayq-watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Let the thread end."""
         self._stopped.set()
 
     def look(self) -> None:
-        """Interrupt what must end, and relieve the child when a handler keeps it from its work."""
+        """Check the jobs once: interrupt those that must end, settle and hand back if a handler is slow, and report."""
         for job, error in self._in_flight.take_interruptions(may_time_out=self._may_time_out()):
             self._interrupt(job, error)
         if self._in_flight.runs_longer_than(PREFETCH_SECONDS):
-            self._relieve()
+            self._settle_and_hand_back()
         if self._clock() >= self._report_at:
             self._report_at = self._clock() + REPORT_EVERY
-            self._look_at_memory()
-            self._pass_on_reports()
+            self._check_memory()
+            self._send_progress()
 
     def _may_time_out(self) -> bool:
         """Return False for a short time after this process was suspended.
@@ -104,12 +109,15 @@ class Watchdog:
             except BackendError as error:
                 logger.debug("the watchdog could not settle; the child tries again: %s", error)
             except Exception:
-                logger.exception("the watchdog failed; it goes on")
+                logger.exception("the watchdog failed; it continues")
             if os.getppid() != supervisor:
                 self._leave_orphaned()
 
     def _leave_orphaned(self) -> None:
-        """End the child before others may take what it holds: leases are not renewed without a supervisor."""
+        """End the child before its leases expire, because they are not renewed without a supervisor.
+
+        The first call sends TERM. A third of a lease later, a call sends KILL.
+        """
         now = self._clock()
         if self._orphaned_at is None:
             self._orphaned_at = now
@@ -117,19 +125,19 @@ class Watchdog:
         elif now >= self._orphaned_at + self._lease / 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _look_at_memory(self) -> None:
+    def _check_memory(self) -> None:
         if self._memory is not None and not self._in_flight.must_leave and resident_bytes() > self._memory:
-            logger.warning("the process is larger than %d MB; it is replaced", self._memory // 1_000_000)
+            logger.warning("the child process is larger than %d MB; it will be replaced", self._memory // 1_000_000)
             self._in_flight.must_leave = True
 
-    def _pass_on_reports(self) -> None:
+    def _send_progress(self) -> None:
         progress = self._in_flight.take_progress()
         if progress:
             self._store_progress([(job.delivery.ref, _encode(report)) for job, report in progress])
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process (on Linux; 0 elsewhere)."""
+    """Return the resident memory of this process in bytes. Outside Linux, return 0."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Puts a worker together from its backend, its options and the declared jobs."""
+"""Puts the parts of a worker together, from its backend, its options and the declared jobs."""
 
 import gc
 from functools import partial
@@ -23,10 +23,13 @@ from delayq.worker.timeouts import Timeouts
 
 
 def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: Registry) -> int:
-    """Run a worker in this process until it has stopped, and return its exit code.
+    """Run a worker until it has stopped, and return its exit code. This process becomes the supervisor.
 
-    `defaults`: options of jobs that declare none. `registry`: the handlers of the jobs. Raises UnsafeSetup,
-    BackendUnavailable, OutcomeUnknown and ConfigError before the first child is forked.
+    `defaults`: options of jobs that declare none. `registry`: the handlers of the jobs.
+
+    Raises UnsafeSetup if the server evicts keys, unless `options.allows_eviction` is True. Raises BackendUnavailable or
+    OutcomeUnknown if the server has not answered after `options.start_timeout`, and ConfigError. All of them are raised
+    before the first child is forked.
     """
     queues = list(options.queues)
     keeper = backend.lease_keeper(queues)
@@ -56,5 +59,5 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
         ended=CrashRecovery(keeper, attempts.end_of_killed),
         tick=min(TICK, lease / 6),
     )
-    gc.freeze()  # imported modules are never garbage, so children need neither examine nor copy their pages
+    gc.freeze()  # imported objects are never garbage; otherwise children would examine them, and so copy their pages
     return supervisor.run()

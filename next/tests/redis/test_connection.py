@@ -26,6 +26,7 @@ from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.url import Address
 from tests.support.proxy import proxy_to, server_that_answers
 from tests.support.servers import private_server
+from tests.support.waiting import wait_until
 
 COUNT: Call[int] = command("INCR", "count", parse=int, repeatable=False)
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
@@ -247,7 +248,7 @@ def test_a_client_that_is_closed_can_be_used_again(url: str, server: redis.Redis
     client.schedule("n", delay="1h")
     assert "to-close" in [one["name"] for one in server.client_list()]
     client.close()
-    assert "to-close" not in [one["name"] for one in server.client_list()]
+    wait_until(lambda: "to-close" not in [one["name"] for one in server.client_list()])
     assert client.queues() == ["default"]
     client.close()
 

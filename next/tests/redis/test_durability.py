@@ -45,7 +45,7 @@ def test_a_replica_confirms_what_is_stored() -> None:
 
 def test_without_a_replica_a_job_is_stored_and_not_confirmed(url: str, server: redis.Redis, impatient: None) -> None:
     with client_of(url, "replicas:1") as client:
-        with pytest.raises(NotConfirmed, match=r"did not confirm it as durable: 0 of 1 replicas") as error:
+        with pytest.raises(NotConfirmed, match=r"did not confirm that it is durable: 0 of 1 replicas") as error:
             client.schedule("n", queue="orders", delay="1h")
         (ref,) = error.value.done
         assert (ref.outcome, ref.refresh().state) == ("created", "scheduled")
@@ -105,7 +105,7 @@ def test_an_aof_confirms_what_is_stored() -> None:
 
 def test_a_server_without_an_aof_stores_the_job_and_confirms_nothing(url: str, server: redis.Redis) -> None:
     with client_of(url, "fsync") as client:
-        with pytest.raises(NotConfirmed, match="stored it, but did not confirm it as durable") as error:
+        with pytest.raises(NotConfirmed, match="made the change, but did not confirm that it is durable") as error:
             client.schedule("n", id="one", queue="orders", delay="1h")
         (ref,) = error.value.done
         assert ref.id == "one"

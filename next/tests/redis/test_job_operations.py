@@ -220,7 +220,7 @@ def test_a_job_without_its_payload_is_not_retried(client: Any, worker: Worker, s
     client.schedule("n", id="one", queue="orders")
     worker.fail()
     server.hset("test:{orders}:jobs", "one", "garbage")
-    with pytest.raises(PayloadLost, match=r"The payload of the job 'one' is lost, .* Forget it\."):
+    with pytest.raises(PayloadLost, match=r"The payload of the job 'one' is lost, .* Forget the job\."):
         client.retry("one", queue="orders")
     assert client.forget("one", queue="orders") == ["forgotten"]
 
@@ -289,7 +289,7 @@ def test_too_many_queues_are_not_searched(client: Any, server: redis.Redis) -> N
     server.sadd("test:queues", *(f"q{n}" for n in range(200)))
     assert client.cancel("one") == "unknown"
     server.sadd("test:queues", "one-more")
-    with pytest.raises(FoundElsewhere, match=r"201 others were not searched\. Name the queue") as found:
+    with pytest.raises(FoundElsewhere, match=r"The other 201 queues were not searched\. Name the queue") as found:
         client.cancel("one")
     assert found.value.queues == ()
 
@@ -350,7 +350,7 @@ def test_the_result_of_a_job_that_failed_or_is_not_kept_is_an_error(client: Any,
     with pytest.raises(JobHasFailed, match=r"The job 'one' has failed: ValueError: why\. `retry` runs it again\."):
         ref.result()
     client.forget("one", queue="orders")
-    with pytest.raises(JobNotFound, match="Give it a retention, such as retention='1h'"):
+    with pytest.raises(JobNotFound, match="give the job a retention, such as retention='1h'"):
         ref.result()
     assert ref.wait("0s") is None
 
@@ -367,7 +367,7 @@ def test_the_result_of_a_job_that_failed_or_is_not_kept_is_an_error(client: Any,
 )
 def test_a_cursor_that_no_page_returned_is_refused(client: Any, state: str, cursor: Any) -> None:
     with pytest.raises(
-        InvalidInput, match=r"cursor is .*\. Use the cursor of the page before, or '' for the first page\."
+        InvalidInput, match=r"cursor is .*\. Use the cursor of the previous page, or '' for the first page\."
     ):
         client.list_jobs(state, cursor=cursor)
 

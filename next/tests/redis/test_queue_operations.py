@@ -151,7 +151,7 @@ def test_a_refused_listing_is_told_once_and_made_up_for(
         for n in range(3):
             assert client.schedule("n", id=f"job-{n}", queue="orders", delay="1h").outcome == "created"
     assert [record.message.partition(" (")[0] for record in caplog.records] == [
-        "queue orders could not be put on the list of queues"
+        "queue orders could not be added to the list of queues"
     ]
     server.delete("test:queues")
     client.schedule("n", queue="orders", delay="1h")
@@ -164,8 +164,8 @@ def test_a_refused_listing_is_one_sentence(client: Any, server: redis.Redis, cap
         client.schedule("n", queue="orders", delay="1h")
     (record,) = caplog.records
     assert re.fullmatch(
-        r"queue orders could not be put on the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\): "
-        r"only workers with --queue orders serve it",
+        r"queue orders could not be added to the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\); "
+        r"until it is, only workers with --queue orders serve it",
         record.message,
     )
 

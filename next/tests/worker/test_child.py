@@ -48,7 +48,7 @@ class ChildUnderTest:
         self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
         self.watchdog = Watchdog(
             self.in_flight,
-            relieve=self.child.relieve,
+            settle_and_hand_back=self.child.settle_and_hand_back,
             interrupt=executor.interrupt,
             store_progress=consumer.store_progress,
             lease=30,
@@ -185,7 +185,7 @@ def test_what_could_not_be_handed_back_is_read_again(monkeypatch: pytest.MonkeyP
     under_test.clock.now += 1
     monkeypatch.setattr(under_test.consumer, "hand_back", lose_connection)
     with pytest.raises(BackendUnavailable):
-        under_test.child.relieve()
+        under_test.child.settle_and_hand_back()
     monkeypatch.undo()
     under_test.consumer.lost = [delivery(1)]
     under_test.child.step()
@@ -221,7 +221,7 @@ def test_the_slots_say_how_far_each_job_is() -> None:
 def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> None:
     clock = FakeClock()
     in_flight = InFlight(SlotTable(["q"], clock=clock), threads=1, clock=clock)
-    in_flight.slots.add_standstill(90)
+    in_flight.slots.extend_deadlines(90)
     in_flight.add([delivery(1)], read_at=clock())
     job = in_flight.next_job()
     assert job is not None
@@ -250,12 +250,12 @@ def test_a_late_watchdog_waits_until_its_supervisor_extends_the_deadlines(monkey
     under_test = overdue_child()
     interrupted: list[str] = []
     monkeypatch.setattr(under_test.watchdog, "_interrupt", lambda job, error: interrupted.append(str(error)))
-    monkeypatch.setattr(under_test.watchdog, "_relieve", lambda: None)
+    monkeypatch.setattr(under_test.watchdog, "_settle_and_hand_back", lambda: None)
     under_test.watchdog.look()
     under_test.clock.now += 0.5
     under_test.watchdog.look()
     assert interrupted == []
-    under_test.slots.add_standstill(90)
+    under_test.slots.extend_deadlines(90)
     under_test.slots.count_turn()
     under_test.watchdog.look()
     assert interrupted == []
@@ -269,7 +269,7 @@ def test_a_late_watchdog_without_a_turn_of_its_supervisor_waits_two_seconds(monk
     under_test = overdue_child()
     interrupted: list[str] = []
     monkeypatch.setattr(under_test.watchdog, "_interrupt", lambda job, error: interrupted.append(str(error)))
-    monkeypatch.setattr(under_test.watchdog, "_relieve", lambda: None)
+    monkeypatch.setattr(under_test.watchdog, "_settle_and_hand_back", lambda: None)
     under_test.watchdog.look()
     for _ in range(3):
         under_test.clock.now += 0.6
@@ -290,7 +290,8 @@ def test_a_process_that_is_too_large_is_told_once(
         under_test.clock.now += 1
         under_test.watchdog.look()
     assert under_test.in_flight.must_leave
-    assert [record.message for record in caplog.records] == ["the process is larger than 150 MB; it is replaced"]
+    told = [record.message for record in caplog.records]
+    assert told == ["the child process is larger than 150 MB; it will be replaced"]
 
 
 def test_a_replay_skips_what_is_finished_and_not_yet_settled() -> None:

@@ -184,7 +184,7 @@ def test_a_task_that_ignores_its_cancel_is_named_and_the_job_ends(
     with caplog.at_level(logging.WARNING):
         assert isinstance(loop.run(handler), Acked)
     assert loop.notes == ["ignored", "settled"]
-    assert "job job-1: 1 of these tasks ignored that and run on" in caplog.text
+    assert "job job-1: 1 of these tasks ignored the cancellation and still run" in caplog.text
     wait_until(lambda: loop.notes[-1] == "ended")
 
 

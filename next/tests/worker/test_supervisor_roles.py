@@ -207,7 +207,7 @@ def test_a_frozen_child_is_no_timeout(child: ChildUnderTest) -> None:
 def test_a_standstill_of_the_worker_moves_all_deadlines(child: ChildUnderTest) -> None:
     child.hold(SlotState.RUNNING, limit=child.clock() + 10)
     child.clock.now += 100
-    child.slots.add_standstill(95)
+    child.slots.extend_deadlines(95)
     Timeouts(is_single=True).step([child.process], child.clock())
     assert child.process.ending is None
 
@@ -275,7 +275,7 @@ def test_a_job_that_fails_because_its_processes_vanished_is_told(
     keeper = FakeKeeper(*held)
     keeper.fails_with_recovery = True
     CrashRecovery(keeper, attempts().end_of_killed).step([child.process], child.clock())
-    assert caplog.messages[-1] == "job job-1 (queue q) failed: too many of the processes that ran it ended"
+    assert caplog.messages[-1] == "job job-1 (queue q) failed: too many workers vanished while they ran it"
 
 
 def test_of_several_late_jobs_each_costs_a_recovery(child: ChildUnderTest) -> None:
@@ -335,7 +335,7 @@ def test_only_the_twin_that_was_running_is_charged(child: ChildUnderTest, twins:
 
 def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None:
     stopping = Stopping(WorkerOptions(grace=20), clock=child.clock)
-    stopping.heed(signal.SIGTERM, [child.process])
+    stopping.on_signal(signal.SIGTERM, [child.process])
     orders = []
     for _ in range(22):
         stopping.step([child.process], child.clock())
@@ -358,9 +358,9 @@ def test_only_the_same_signal_again_means_leave_now(
     child: ChildUnderTest, second: signal.Signals, after: float, code: ExitCode
 ) -> None:
     stopping = Stopping(WorkerOptions(grace=20), clock=child.clock)
-    stopping.heed(signal.SIGTERM, [child.process])
+    stopping.on_signal(signal.SIGTERM, [child.process])
     child.clock.now += after
-    stopping.heed(second, [child.process])
+    stopping.on_signal(second, [child.process])
     stopping.step([child.process], child.clock())
     assert stopping.code is code
     assert (child.process.ending is Ending.SHUTDOWN) is (code is ExitCode.INTERRUPTED)
@@ -394,9 +394,9 @@ def test_a_call_to_restart_counts_from_the_start_of_the_worker(child: ChildUnder
 
 def test_a_pause_by_signal_is_taken_back_by_another(child: ChildUnderTest) -> None:
     stopping = Stopping(WorkerOptions(), clock=child.clock)
-    stopping.heed(signal.SIGUSR2, [child.process])
+    stopping.on_signal(signal.SIGUSR2, [child.process])
     assert child.slots.is_paused()
-    stopping.heed(signal.SIGCONT, [child.process])
+    stopping.on_signal(signal.SIGCONT, [child.process])
     assert not child.slots.is_paused()
 
 

@@ -47,7 +47,7 @@ class ThreadedChild:
         )
         self.watchdog = Watchdog(
             self.in_flight,
-            relieve=self.child.relieve,
+            settle_and_hand_back=self.child.settle_and_hand_back,
             interrupt=self.runner.interrupt,
             store_progress=self.consumer.store_progress,
             lease=LEASE,

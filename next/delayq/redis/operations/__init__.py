@@ -1,1 +1,4 @@
-"""Every operation of the clients, written once as a coroutine. `operations.py` has the whole class."""
+"""The operations of the clients DelayQ and AsyncDelayQ, each written once as a coroutine.
+
+`operations.py` puts the whole class together.
+"""

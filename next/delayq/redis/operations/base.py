@@ -1,4 +1,4 @@
-"""The parts that all operations share: the session, and the queue of a call."""
+"""The parts that all operations share: the session, the default queue, and checks of arguments."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -25,7 +25,7 @@ class OperationsBase(Generic[RefT]):
         self._make_ref = make_ref
 
     async def close(self) -> None:
-        """Close the connections. The client opens new ones when it is used again."""
+        """Close the connections of this client. If the client is used again, it opens new ones."""
         await self._session.executor.close()
 
     def _queue(self, queue: str | None) -> str:
@@ -33,7 +33,7 @@ class OperationsBase(Generic[RefT]):
         return self._session.options.queue if queue is None else check_queue(queue)
 
     async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
-        """Send a change and return its answer as `read` understands it, also in `done` of NotConfirmed."""
+        """Send a change. Return its answer, converted by `read`. NotConfirmed has the same value in `done`."""
         try:
             answer = await self._session.write(call, queue)
         except NotConfirmed as error:
@@ -43,7 +43,7 @@ class OperationsBase(Generic[RefT]):
 
 
 def check_word(field: str, value: object, words: tuple[str, ...]) -> None:
-    """Raise InvalidInput unless a value is one of some words."""
+    """Raise InvalidInput unless a value is one of these words."""
     if value not in words:
         raise InvalidInput(
             f"{field} is {shown(value)}.", hint=f"Use {', '.join(words[:-1])} or {words[-1]}.", field=field

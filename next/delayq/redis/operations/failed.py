@@ -1,4 +1,4 @@
-"""Operations on many failed jobs."""
+"""Operations on many failed jobs of one queue: list, group, retry, delete."""
 
 import time
 from collections.abc import AsyncIterator
@@ -15,11 +15,11 @@ from delayq.redis.operations.base import RefT, Told
 from delayq.redis.operations.jobs import JobOperations
 
 AT_A_TIME: Final = 50
-"""Failures that are read in one call: each may have 20 kB, and as much for each attempt before."""
+"""Number of failures to read in one call. A failure can have 20 kB, and the same again for each earlier attempt."""
 
 
 class FailedOperations(JobOperations[RefT]):
-    """Operations on the failed jobs of a queue. They retry and list through the operations on single jobs."""
+    """Operations on many failed jobs of a queue. They use the operations on single jobs."""
 
     async def iter_failed(
         self,
@@ -30,10 +30,18 @@ class FailedOperations(JobOperations[RefT]):
         until: Moment | None = None,
         signature: str | None = None,
     ) -> AsyncIterator[JobInfo]:
-        """Go through the failed jobs of a queue with their failures, in the order in which they failed.
+        """Iterate over the failed jobs of a queue, with their failures, the earliest failure first.
 
-        `name` is a pattern such as 'order.*'; `since` and `until` are points in time, or how long ago; `signature` is
-        that of a group. Jobs that fail after the call are left out. Raises InvalidInput.
+        The arguments select the jobs. Except for `queue`, None means no restriction:
+
+            queue        queue of the jobs; None = the default queue
+            name         pattern for the name, such as 'order.*'
+            since        jobs that failed at this time or later: '2026-11-21T15:00:00Z', an aware datetime, or how long
+                         ago ('2h', a timedelta)
+            until        jobs that failed at this time or earlier, written as `since`
+            signature    jobs of one group; `failed_groups` returns the signatures
+
+        Jobs that fail after the call are left out. Raises InvalidInput.
         """
         wanted = await self._filter(name, since, until, signature)
         async for job in self._iter(queue, wanted, with_failures=True):
@@ -48,7 +56,11 @@ class FailedOperations(JobOperations[RefT]):
         until: Moment | None = None,
         limit: int = 10_000,
     ) -> FailedGroups:
-        """Group the failed jobs of a queue by what went wrong. Reads `limit` jobs at most; which: see `iter_failed`."""
+        """Group the failed jobs of a queue by job name and kind of error. The largest group comes first.
+
+        `queue`, `name`, `since` and `until` select the jobs as in `iter_failed`. `limit` is the maximum number of jobs
+        to read, 1 or more; if there are more jobs, `is_complete` of the result is False. Raises InvalidInput.
+        """
         check_whole_number("limit", limit, least=1)
         wanted = await self._filter(name, since, until, None)
         grouping, looked = Grouping(), 0
@@ -69,10 +81,14 @@ class FailedOperations(JobOperations[RefT]):
         until: Moment | None = None,
         signature: str | None = None,
     ) -> AsyncIterator[Retried]:
-        """Give failed jobs all their tries again, one with each step of the iteration.
+        """Retry failed jobs, with their attempts counted from 0 again. Each step of the iteration retries one job.
 
-        Which jobs: see `iter_failed`. `rate` ('10/s', '600/m') is the most that are retried in that time; time that was
-        lost is not made up for. A job that cannot be retried is answered with its error, and the next one follows.
+        `queue`, `name`, `since`, `until` and `signature` select the jobs as in `iter_failed`. `rate` ('10/s', '600/m',
+        '5000/h') limits how many jobs are retried in that time, at even intervals; None = no limit. A late retry does
+        not make later ones faster.
+
+        Yields a Retried with the id of each job. If a job cannot be retried, its `error` has the reason, and the
+        iteration continues with the next job. Raises InvalidInput.
         """
         pause = spacing(rate)
         next_at = 0.0
@@ -88,9 +104,10 @@ class FailedOperations(JobOperations[RefT]):
                 yield Retried(job.id)
 
     async def prune_failed(self, queue: str | None = None, *, older: Duration, progress: Told | None = None) -> int:
-        """Forget the jobs of a queue that failed longer ago than `older` ('30d'; '0s' = all). Returns how many.
+        """Delete the jobs of a queue that failed more than `older` ago ('30d'; '0s' = all). Return their number.
 
-        `progress` is called now and then with the number so far.
+        `queue`: None = the default queue. `progress`: called from time to time with the number so far. Raises
+        InvalidInput.
         """
         keep_ms = duration_ms(older, field="older")
         forgotten = 0

@@ -1,4 +1,8 @@
-"""Operations on existing jobs: read, wait, list, move, cancel, retry, forget."""
+"""Operations on existing jobs: read, wait, list, reschedule, cancel, retry, forget.
+
+An id is unique only within its queue. If a call names no queue, it uses the default queue. If that queue does not have
+the job but another queue does, the call changes nothing and raises FoundElsewhere.
+"""
 
 import re
 import time
@@ -37,29 +41,41 @@ from delayq.redis.calls.jobs import Moved, RetryAnswer
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
 
 RETRY_ROUNDS: Final = 10
+"""How often `retry` reads a job again that others change at the same time."""
 
 _CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
 _CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
-"""A score and an id, and the id of an entry; see list.lua."""
+"""A cursor is a score with a job id, or the id of a stream entry; see list.lua."""
 
 
 class _Changed(Exception):
-    """The job was changed by others since it was read."""
+    """Another program changed the job after it was read."""
 
 
 class JobOperations(OperationsBase[RefT]):
     """Operations on existing jobs."""
 
     async def cancel(self, id: str, *, queue: str | None = None, running: bool = False) -> Answer:
-        """Cancel a job, unless a worker has it.
+        """Cancel a job, unless a worker has already received it. The decision is atomic.
 
-        Returns `cancelled` (it will never run), `running`, `finished`, `failed` or `unknown`. With `running`, a running
-        job is asked to stop. Raises FoundElsewhere when no queue was named and another queue has the job.
+        `queue`: None = the default queue. `running`: if a worker has the job, ask the job to stop. Returns one of
+
+            cancelled    the job will never run
+            running      a worker has the job, so it is not cancelled; with `running`, it was asked to stop
+            finished     the job is completed and kept
+            failed       the job has failed for good and is kept
+            unknown      the queue does not have the job: it was completed or cancelled before, or never existed
+
+        Raises FoundElsewhere if no queue was named and another queue has the job. Raises InvalidInput.
         """
         return await self._take_out(id, queue, running=running)
 
     async def archive(self, id: str, *, queue: str | None = None, reason: str = "") -> Answer:
-        """Put a job that no worker has among the failed. Returns `archived`, or as `cancel`."""
+        """Move a job to the failed jobs, unless a worker has already received it. It can be retried there.
+
+        `queue`: None = the default queue. `reason`: text that is kept as its failure. Returns `archived`, or one of the
+        other answers of `cancel` (`running`, `finished`, `failed`, `unknown`). Raises the errors of `cancel`.
+        """
         failure = failures.encode_open(failures.note("Archived", reason or "Archived by hand."))
         return await self._take_out(id, queue, failure=failure)
 
@@ -73,28 +89,39 @@ class JobOperations(OperationsBase[RefT]):
         tz: str | None = None,
         fold: int | None = None,
     ) -> RefT:
-        """Give a waiting job a new due time.
+        """Give a job that no worker has received a new due time. Return a reference to it.
 
-        Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere, InvalidInput.
+        `delay`: time from now ('15m', a timedelta). `at`: point in time (RFC 3339 text, or a datetime); `tz` and `fold`
+        belong to a local time, as in `schedule`. Without both, the job is due now. `queue`: None = the default queue.
+        The outcome of the reference is `rescheduled`.
+
+        Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
         """
         name = self._queue(queue)
         when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
         return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
 
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
-        """End the wait of a job; on a paused queue it runs when that is resumed. Raises as `reschedule`.
+        """Make a job ready that waits for its due time, so that it runs as soon as a worker is free.
 
-        The call is not sent again when its answer is lost: OutcomeUnknown.
+        `queue`: None = the default queue. The outcome of the returned reference is `ready`. If the queue is paused or
+        has too many ready jobs, the outcome is `scheduled`: the job is due now and becomes ready later.
+
+        Raises the errors of `reschedule`. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         call = calls.run_now(self._session.keys, name, check_id(id), high_water=self._session.options.high_water)
         return await self._move(call, id, queue)
 
     async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
-        """Give a failed job all its tries again, now; `data` replaces its payload.
+        """Retry a failed job now, with its attempts counted from 0 again. Return a reference to it.
 
-        Raises JobNotFound, JobNotFailed, PayloadLost, Conflict (another job owns its unique key), FoundElsewhere. The
-        call is not sent again when its answer is lost: OutcomeUnknown.
+        `queue`: None = the default queue. `data`: a new payload; None = keep the payload. The outcome of the reference
+        is `scheduled`.
+
+        Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises Conflict if another job
+        owns its unique key, or if other programs change the job again and again. If the reply is lost, the call is not
+        repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         payload = None if data is None else envelopes.encode_data(data, self._session.options.max_payload)
@@ -109,12 +136,19 @@ class JobOperations(OperationsBase[RefT]):
                 )
             with suppress(_Changed):
                 return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
-        raise Conflict(f"The job {id!r} was changed by others {RETRY_ROUNDS} times.", hint="Try again later.")
+        raise Conflict(f"Other programs changed the job {id!r} {RETRY_ROUNDS} times.", hint="Try again later.")
 
     async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
-        """Drop failed or completed jobs for good: `forgotten`, `refused` (it waits or runs) or `unknown` for each.
+        """Delete failed or completed jobs. `ids` is one id or several; `queue` None = the default queue.
 
-        Raises FoundElsewhere when no queue was named, one id was given, and another queue has it.
+        Returns a list with one answer for each id, in the same order:
+
+            forgotten    the job was deleted
+            refused      nothing changed, because the job is scheduled, ready or reserved
+            unknown      the queue does not have the job
+
+        Raises FoundElsewhere if no queue was named, one id was given, and another queue has it. Raises InvalidInput. If
+        the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         job_ids = check_ids(ids)
@@ -131,20 +165,26 @@ class JobOperations(OperationsBase[RefT]):
         return answers
 
     async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
-        """Read everything that is known about a job; None when it is unknown. Raises FoundElsewhere."""
+        """Read everything that is known about a job. Return None if the queue does not have the job.
+
+        `queue`: None = the default queue. Raises FoundElsewhere if no queue was named and another queue has the job.
+        Raises InvalidInput.
+        """
         info = await self._session.executor.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
         if info is None and queue is None:
             await self._session.raise_if_elsewhere(id)
         return info
 
     async def look_elsewhere(self, id: str, *, queue: str) -> None:
-        """Raise FoundElsewhere when another queue than this one has the job."""
+        """Raise FoundElsewhere if another queue has the job. `queue`: the queue that does not have it."""
         await self._session.raise_if_elsewhere(check_id(id), queue=queue)
 
     async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
-        """Wait until a job has ended: completed, failed, or gone (None). Looks every 20 ms, later once a second.
+        """Wait until a job has ended. Return it as completed or failed, or None if it is not kept.
 
-        Raises TimeoutError when it has not ended after `timeout`.
+        `queue`: None = the default queue. `timeout`: longest wait ('30s', a timedelta). The job is read every 20 ms at
+        first, and then less often, down to once a second. Raises TimeoutError if it has not ended after `timeout`, and
+        the errors of `get`.
         """
         left = duration_ms(timeout, field="timeout") / 1000
         pause = 0.02
@@ -159,9 +199,13 @@ class JobOperations(OperationsBase[RefT]):
             pause = min(pause * 1.3, 1.0)
 
     async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
-        """Read one page of the jobs in a state, in their order: at most `limit`, from 1 to 500, and 1 MB of payload.
+        """Read one page of the jobs in a state, in the order of that state.
 
-        `cursor` is that of the page before. A page with a cursor may be short, even empty. Raises InvalidInput.
+        `state`: 'scheduled', 'ready', 'reserved', 'failed' or 'completed'. `queue`: None = the default queue. `cursor`:
+        the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also has
+        at most 1 MB of payload.
+
+        The cursor of the last page is ''. A page with another cursor may be short or even empty. Raises InvalidInput.
         """
         check_word("state", state, get_args(JobState))
         check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
@@ -171,7 +215,7 @@ class JobOperations(OperationsBase[RefT]):
         )
 
     async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
-        """Go through all jobs in a state, in their order, page by page."""
+        """Iterate over all jobs in a state. Arguments, order and errors are the same as in `list_jobs`."""
         cursor = ""
         while True:
             page = await self.list_jobs(state, queue=queue, cursor=cursor)
@@ -195,7 +239,7 @@ class JobOperations(OperationsBase[RefT]):
         return await self._write(call, name, checked)
 
     async def _move(self, call: Call[Moved], job_id: str, queue: str | None) -> RefT:
-        """Give a waiting job another due time, and return a reference to it."""
+        """Send a call that changes the due time of a job, and return a reference to the job."""
         name = self._queue(queue)
 
         async def reference(moved: Moved) -> RefT:
@@ -208,7 +252,7 @@ class JobOperations(OperationsBase[RefT]):
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
         if info.envelope is None or info.is_lost:
             raise PayloadLost(
-                f"The payload of the job {info.id!r} is lost, so there is nothing to retry.", hint="Forget it."
+                f"The payload of the job {info.id!r} is lost, so it cannot be retried.", hint="Forget the job."
             )
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
@@ -228,7 +272,7 @@ class JobOperations(OperationsBase[RefT]):
         raise _Changed
 
     async def _check_moved(self, answer: Answer, job_id: str, queue: str, *, is_named: bool) -> None:
-        """Raise the error that an answer stands for, unless the job was moved."""
+        """Raise the error for an answer, unless the job was moved."""
         if answer in ("rescheduled", "ready", "scheduled"):
             return
         if answer == "unknown":
@@ -244,11 +288,11 @@ class JobOperations(OperationsBase[RefT]):
 
 
 def _check_cursor(state: JobState, cursor: object) -> None:
-    """Raise InvalidInput for what no page returned: the list would begin again."""
+    """Raise InvalidInput for a cursor that no page can have, because the list would start from the beginning."""
     grammar = _CURSOR_OF_STREAM if state in ("ready", "reserved") else _CURSOR_OF_SET
     if cursor != "" and not (isinstance(cursor, str) and grammar.fullmatch(cursor)):
         raise InvalidInput(
             f"cursor is {shown(cursor)}.",
-            hint="Use the cursor of the page before, or '' for the first page.",
+            hint="Use the cursor of the previous page, or '' for the first page.",
             field="cursor",
         )

@@ -7,7 +7,17 @@ from delayq.redis.operations.scheduling import SchedulingOperations
 
 
 class Operations(SchedulingOperations[RefT], FailedOperations[RefT], QueueOperations[RefT]):
-    """All operations. References to jobs have the type RefT.
+    """All operations of a client. References to jobs have the type RefT.
 
-    AsyncDelayQ is this class. DelayQ runs the same coroutines over blocking connections.
+    AsyncDelayQ inherits this class. DelayQ runs the same coroutines over blocking connections.
+
+    An operation raises the errors that its docstring names. Every operation can also raise these errors of the server:
+
+        BackendUnavailable    the server does not answer; nothing changed
+        CallRefused           the server refused the call, for example because of a missing right or a damaged key
+        BackendFull           the server is at its memory limit; nothing changed (only operations that write)
+        OutcomeUnknown        the reply was lost, so the change may have happened (only operations that write)
+        NotConfirmed          the change happened, but is not as durable as the settings ask (only `schedule`,
+                              `schedule_many`, `push_raw`, `cancel`, `archive`, `reschedule`, `run_now`, `retry`,
+                              `forget` and `queue_set`)
     """

@@ -1,4 +1,4 @@
-"""Operations on queues, and on all workers."""
+"""Operations on queues, and on all workers at once."""
 
 from typing import Final
 
@@ -16,20 +16,23 @@ from delayq.redis.operations.base import OperationsBase, RefT, Told
 from delayq.redis.worker import worker_registry
 
 MAX_SPANS: Final = 10_000
+"""Maximum number of spans of `upcoming`."""
+
 SHORTEST_LEASE_MS: Final = 100
 
 
 class QueueOperations(OperationsBase[RefT]):
-    """Operations on queues, and on all workers."""
+    """Operations on queues, and on all workers at once."""
 
     async def queues(self) -> list[str]:
-        """List the names of all queues, sorted."""
+        """Return the names of all queues, sorted."""
         return await self._session.executor.run(inspect.list_queues(self._session.keys))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Count the jobs of one queue, or of all, in each state.
+        """Count the jobs in each state, of one queue or of all queues (None).
 
-        Among all, a queue that is damaged keeps nothing back: its `error` says why it could not be read.
+        Returns a QueueStats for each queue. If all queues are read and one of them is damaged, its `error` has the
+        reason, and its counts are meaningless. Raises InvalidInput.
         """
         if queue is not None:
             return [await self._session.executor.run(inspect.stats(self._session.keys, check_queue(queue)))]
@@ -41,11 +44,16 @@ class QueueOperations(OperationsBase[RefT]):
         ]
 
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
-        """Count the jobs that fall due in each of the next `spans` spans of time."""
+        """Count the scheduled jobs of a queue by the time at which they become due.
+
+        `queue`: None = the default queue. `span`: length of one span of time ('1m', a timedelta), at least 1 ms.
+        `spans`: number of spans, 1 to 10,000. The result has the number of jobs in each span from now on, the number of
+        overdue jobs, and the number of jobs after the last span. Raises InvalidInput.
+        """
         name = self._queue(queue)
         span_ms = duration_ms(span, field="span")
         if span_ms < 1:
-            raise InvalidInput(f"span {shown(span)} is no length.", hint="Use one such as 1m.", field="span")
+            raise InvalidInput(f"span is {shown(span)}.", hint="Use a length of time such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         now_ms = await self._session.executor.run(inspect.server_time_ms())
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
@@ -54,48 +62,61 @@ class QueueOperations(OperationsBase[RefT]):
         return Upcoming(name, now_ms, span_ms, overdue, counts, later)
 
     async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
-        """Pause a queue for a time, or until it is resumed. Returns until when, in epoch ms; 0 = until resumed."""
+        """Pause a queue: workers start no new jobs of it. Running jobs continue.
+
+        `queue`: None = the default queue. `duration`: length of the pause ('1h', a timedelta); None = until `resume`.
+        Returns the end of the pause in epoch ms; 0 = until `resume`. Raises InvalidInput.
+        """
         return await self._pause(self._queue(queue), UNTIL_ENDED if duration is None else _positive_ms(duration))
 
     async def resume(self, queue: str | None = None) -> None:
-        """End the pause of a queue."""
+        """End the pause of a queue. `queue`: None = the default queue."""
         await self._pause(self._queue(queue), END)
 
     async def pause_all(self, *, duration: Duration | None = None, reason: str = "") -> Control:
-        """Stop all workers from starting jobs, for a time or until `resume_all`."""
+        """Pause all workers: they start no new jobs. Running jobs continue.
+
+        `duration`: length of the pause ('1h', a timedelta); None = until `resume_all`. `reason`: text for people who
+        look at the state of the workers. Returns the new state. Raises InvalidInput.
+        """
         return await self._control("pause", UNTIL_ENDED if duration is None else _positive_ms(duration), reason)
 
     async def resume_all(self) -> Control:
-        """End the pause of all workers."""
+        """End the pause of all workers, and return the new state."""
         return await self._control("pause", END)
 
     async def start_maintenance(self, *, duration: Duration | None = None, reason: str = "") -> Control:
-        """Stop all workers from starting jobs; a worker with --force goes on."""
+        """Pause all workers for maintenance, except for workers that were started with `--force`.
+
+        `duration`: length of the maintenance ('1h', a timedelta); None = until `end_maintenance`. Otherwise it is the
+        same as `pause_all`.
+        """
         return await self._control("maintenance", UNTIL_ENDED if duration is None else _positive_ms(duration), reason)
 
     async def end_maintenance(self) -> Control:
-        """End the maintenance."""
+        """End the maintenance, and return the new state."""
         return await self._control("maintenance", END)
 
     async def restart_workers(self) -> Control:
-        """Ask all workers to finish what they run and to end, so that their process manager starts them anew."""
+        """Ask all workers to finish their running jobs and to exit, so that their process manager starts them again."""
         return await self._control("restart", UNTIL_ENDED)
 
     async def control(self) -> Control:
-        """Read what holds for all workers."""
+        """Read the pause, the maintenance and the last restart request that apply to all workers."""
         return await self._control("", UNTIL_ENDED)
 
     async def workers(self) -> list[WorkerInfo]:
-        """List the child processes of all workers that gave a sign of life lately."""
+        """List the child processes of all live workers. A process that died stays on the list for up to 30 s."""
         names = await self._session.executor.run(worker_registry.list_names(self._session.keys))
         calls = [worker_registry.read_worker(self._session.keys, name) for name in names]
         found = [value_of(outcome) for outcome in await self._session.executor.run_all(calls)]
         return [worker for worker in found if worker is not None]
 
     async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
-        """Return what happened in a queue on each of the last `days` days, 1 to 90, the oldest first.
+        """Return the daily counts of events in a queue for the last `days` days, the oldest day first.
 
-        Days are those of UTC, and days without any event are left out. A janitor writes them every few seconds.
+        `queue`: None = the default queue. `days`: 1 to 90. A day is a day in UTC, and days without events are left out.
+        A janitor writes the counts every few seconds. Raises InvalidInput.
         """
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
@@ -103,9 +124,10 @@ class QueueOperations(OperationsBase[RefT]):
         return await self._session.executor.run(inspect.history(self._session.keys, name, days=days, now_ms=now_ms))
 
     async def clear(self, queue: str | None = None, *, progress: Told | None = None) -> int:
-        """Drop all jobs of a queue that wait. What runs is left alone. Returns how many were dropped.
+        """Delete the scheduled and ready jobs of a queue. Running jobs continue. Return the number of deleted jobs.
 
-        `progress` is called now and then with the number so far.
+        `queue`: None = the default queue. `progress`: called from time to time with the number so far. Raises
+        InvalidInput. If a reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         dropped = 0
@@ -116,9 +138,11 @@ class QueueOperations(OperationsBase[RefT]):
         return dropped
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
-        """Set the lease of a queue, at least 100 ms: how long a job stays with a worker that gives no sign of life.
+        """Set the lease of a queue: how long a delivered job stays with a worker that does not renew it.
 
-        Workers follow within a third of the old lease. A shorter lease may let a job run twice until then.
+        `lease`: at least 100 ms ('30s', a timedelta). Workers use the new lease after at most a third of the old one.
+        Until then, a job may run twice if the new lease is shorter. The queue is created if it does not exist. Returns
+        the new settings. Raises InvalidInput.
         """
         name = check_queue(queue)
         lease_ms = duration_ms(lease, field="lease")
@@ -135,7 +159,7 @@ class QueueOperations(OperationsBase[RefT]):
         return await self.queue_show(name)
 
     async def queue_show(self, queue: str) -> QueueView:
-        """Read what a queue keeps for itself, and what it holds. Raises QueueNotFound."""
+        """Read the settings of a queue, and the number of jobs in each state. Raises QueueNotFound and InvalidInput."""
         name = check_queue(queue)
         (stats,) = await self.stats(name)
         if not stats.lease_ms:
@@ -144,11 +168,11 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
 
     async def queue_remove(self, queue: str) -> None:
-        """Forget a queue that holds nothing. Raises QueueInUse, which says what it holds."""
+        """Delete a queue that has no jobs. Raises InvalidInput, and QueueInUse with the numbers of its jobs."""
         name = check_queue(queue)
         keys = self._session.keys
         _must_be_empty(name, await self._session.executor.run(calls.remove(keys, name, look=True)))
-        # The name goes off the list first: a producer that comes in between puts it there again.
+        # Remove the name from the list first, because a producer that schedules a job in between adds it again.
         await self._session.executor.run(calls.unlist_queue(keys, name))
         self._session.list_again(name)
         holds = await self._session.executor.run(calls.remove(keys, name, look=False))
@@ -186,5 +210,6 @@ def _must_be_empty(queue: str, holds: Holds) -> None:
     if held:
         raise QueueInUse(
             f"The queue {queue!r} holds jobs: {', '.join(held)}.",
-            hint=f"`delayq clear --queue {queue}` drops what waits, `delayq failed flush --queue {queue}` the failed.",
+            hint=f"`delayq clear --queue {queue}` deletes waiting jobs. "
+            f"`delayq failed flush --queue {queue}` deletes failed jobs.",
         )

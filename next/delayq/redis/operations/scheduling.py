@@ -1,4 +1,4 @@
-"""Operations that store new jobs."""
+"""Operations that schedule new jobs."""
 
 import time
 from collections import defaultdict
@@ -23,15 +23,18 @@ from delayq.redis.server_clock import ServerClock
 from delayq.redis.session import Session
 
 AT_ONCE_MS: Final = 15_000
-"""A job due within this time may be over before its call is sent again, so that call needs a token."""
+"""A job that is due within this time may have ended before a lost call is sent again.
+
+The second call would then store the job again. The call therefore carries a token, so that the server recognizes it.
+"""
 
 _ON_CONFLICT: Final = get_args(OnConflict)
 REFUSED: Final = ("conflict", "running")
-"""Answers for a job that was not stored."""
+"""Replies meaning that the job was not stored."""
 
 
 class SchedulingOperations(OperationsBase[RefT]):
-    """Operations that store new jobs."""
+    """Operations that schedule new jobs."""
 
     def __init__(self, session: Session, make_ref: Callable[..., RefT]) -> None:
         super().__init__(session, make_ref)
@@ -61,14 +64,40 @@ class SchedulingOperations(OperationsBase[RefT]):
     ) -> RefT:
         """Schedule a job and return a reference to it.
 
-        The job runs after `delay` ('15m', a timedelta), at `at` (RFC 3339 text with an offset, an aware datetime, or a
-        local time with `tz`), or now. When a job with this `id` exists already, `on_conflict` decides: `keep` it,
-        `replace` it, `postpone` it (new due time, old payload), or `error`. The outcome says what happened. The other
-        options are those of JobSpec. A job of this name that this program declares lends its queue, delay, deadline,
-        retry_until and tags.
+            name              name of the job, which selects its handler
+            data              payload: a value that JSON can carry, or `bytes` that are JSON already
+            on_conflict       what to do if a job with this `id` exists in the queue; see below
+            delay             time until the job is due ('15m', a timedelta)
+            at                time at which the job is due: RFC 3339 text with an offset, an aware datetime, or a local
+                              time with `tz`; without `delay` and `at`, the job is due now
+            tz                time zone of a local `at` ('Europe/Berlin')
+            fold              0 or 1: the earlier or the later time, if a local `at` occurs twice
+            id                id of the job; None = a new id
+            queue             queue of the job; None = the queue of a route, or the default queue
+            tries             maximum number of attempts; 0 = no limit
+            backoff           waiting time after a failed attempt ('10s', ['10s', '1m'], Exponential('1s'))
+            timeout           time limit of one attempt ('30s'); '0s' = no limit
+            deadline          time after which the job is useless: it fails if it has not started by then
+            retry_until       time until which the job is retried; it replaces `tries`
+            max_exceptions    maximum number of attempts that raise an exception
+            retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
+            headers           names and texts that are sent with the job, such as trace ids
+            tags              words that are stored with the job, for people who look at it
 
-        Raises InvalidInput before anything is sent, Conflict, JobRunning (replace, postpone), BackendUnavailable,
-        BackendFull, OutcomeUnknown, NotConfirmed.
+        For `deadline` and `retry_until`, a duration counts from the due time. If this program declares a job of this
+        name, its declaration supplies queue, delay, deadline, retry_until and tags that the call omits. For tries,
+        backoff, timeout, max_exceptions and retention, None means the value that the handler declares in the worker.
+
+        The `outcome` of the reference is `created`, unless a job with this `id` exists in the queue. Then `on_conflict`
+        decides:
+
+            keep        leave it as it is; the outcome is `kept`
+            replace     replace it; `replaced`
+            postpone    give it the new due time, with its old payload; `postponed`, or `kept` if it has ended
+            error       raise Conflict
+
+        Raises InvalidInput before anything is sent; Conflict (`error`); JobRunning, if a worker has the job (`replace`
+        and `postpone`); BackendUnavailable, BackendFull, CallRefused, OutcomeUnknown and NotConfirmed.
         """
         spec = JobSpec(
             name=name,
@@ -97,11 +126,15 @@ class SchedulingOperations(OperationsBase[RefT]):
     async def schedule_many(
         self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep", spread: Duration | None = None
     ) -> list[RefT]:
-        """Schedule jobs, up to 250 in one trip, and return a reference to each in the order they were given.
+        """Schedule jobs, up to 250 in one round trip. Return a reference to each, in the order of `specs`.
 
-        `spread` ('1h') scatters the due times over this long, each by the id of its job.
-        Raises as `schedule`. When a later trip fails, the jobs of earlier ones are stored; `stored` of a Conflict holds
-        their references. NotConfirmed is raised after all trips: all jobs are stored, `done` has their references.
+        `specs`: JobSpec objects, which have the same members as the arguments of `schedule`. `on_conflict`: as in
+        `schedule`. `spread`: distribute the due times over this time ('1h'); the id of a job decides its place, so
+        that a repeated call gives it the same due time.
+
+        Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier ones are stored. If the
+        error is a Conflict, `error.stored` has the references of all stored jobs. NotConfirmed is raised after all
+        round trips: all jobs are stored, and `error.done` has their references.
         """
         given = self._session.all_routed([with_declared(spec) for spec in _checked_specs(specs)])
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
@@ -128,13 +161,17 @@ class SchedulingOperations(OperationsBase[RefT]):
         return in_order
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
-        """Schedule an envelope that is made already, under its own id. Raises as `schedule`."""
+        """Schedule a ready-made envelope, the JSON of a job such as `JobInfo.raw`, under the id that it contains.
+
+        `queue`: None = the queue that the envelope names. `delay`: time until the job is due; None = now. If a job with
+        this id exists, it is kept. Raises the errors of `schedule`.
+        """
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
         (ref,) = await self._place(job.queue, [job], "keep")
         return ref
 
     async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
-        """Store jobs of one queue, and return the references to them."""
+        """Store jobs of one queue in one round trip, and return references to them."""
         check_word("on_conflict", on_conflict, _ON_CONFLICT)
         session = self._session
         if on_conflict in ("keep", "error"):
@@ -172,7 +209,11 @@ class SchedulingOperations(OperationsBase[RefT]):
         return refs
 
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
-        """Return the reference for a stored job. A made id belongs to this call, so `kept` means a second sending."""
+        """Return the reference for a stored job. Raises Conflict and JobRunning if it was not stored.
+
+        If this call made the id, the answer `kept` means that an earlier try of the same call stored the job. The
+        outcome is therefore `created`.
+        """
         outcome = placed.answer
         if outcome == "created":
             return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
@@ -185,11 +226,11 @@ class SchedulingOperations(OperationsBase[RefT]):
                 field="on_conflict",
             )
         if outcome == "running":
-            raise JobRunning(f"The job {job.id!r} is running, so it was left alone.", hint="Use another id.")
+            raise JobRunning(f"The job {job.id!r} is running, so it was not changed.", hint="Use another id.")
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
     async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return epoch ms: the time of the server, read at least once a minute, or that of this machine."""
+        """Return the time in epoch ms, by the clock of this machine or of the server, which is read once a minute."""
         if not must_be_server_time:
             return int(time.time() * 1000)
         if self._clock.is_due():
@@ -218,12 +259,12 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
 
 
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:
-    """Whether a job may be over before its call is sent again. Jobs of one call often share their `when`."""
+    """Return True if one of the jobs may end before a lost call is sent again; see AT_ONCE_MS."""
     return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])
 
 
 def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
-    """Cut jobs, with their positions, into lists for one call each: one queue, not too many, not too large."""
+    """Cut jobs, with their positions, into lists for one call each: one queue, and at most 250 rows and 1 MB."""
     by_queue: defaultdict[str, list[tuple[int, NewJob]]] = defaultdict(list)
     for row in enumerate(jobs):
         by_queue[row[1].queue].append(row)

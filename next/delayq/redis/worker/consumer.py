@@ -1,7 +1,12 @@
-"""Redis as a child sees it: one named consumer that settles what is finished and takes what is new.
+"""Access to Redis for a child: one named consumer, which fetches new jobs and settles finished ones.
 
-With each read the switches are asked, on the same connection behind it: what came from a queue that was paused
-meanwhile is handed back.
+To settle a job is to report the outcome of its attempt. One request, called a trip, contains all settlements and the
+read of new jobs.
+
+After each read, the consumer also reads the operators' pause and restart switches, in the same request. A paused queue
+is not read. Jobs whose queue was paused in between are handed back, that is, returned to their queue at no cost.
+
+A queue that refuses a call, for example because a key was damaged, rests for a second. Other queues are not affected.
 """
 
 from collections.abc import Sequence
@@ -28,15 +33,16 @@ from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
 PAUSED_WAIT: Final = 2.0
-"""Seconds after which the switches are read again while something is paused, so that a `resume` is heard soon."""
+"""Interval in seconds at which the switches are read while a queue is paused, so that `resume` takes effect soon."""
 
-NOT_SETTLED: Final = CallRefused("the queue gave trouble; settle again later")
+NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A trip under way: the settling calls, then the read and the switches, if anything is read.
+    """A pipelined request awaiting its reply: settlements first, then (if a queue is read) new jobs and switches.
 
-    `lower` are the queues behind the one that is read.
+    `settled`: number of settlements. `reading`: the queue that is read; None = no queue. `lower`: the queues with a
+    lower priority. `limit`: maximum number of new jobs.
     """
 
     started: Started[Any]
@@ -48,7 +54,11 @@ class Trip(msgspec.Struct, frozen=True):
 
 
 class RedisConsumer:
-    """A Consumer over Redis. `order` puts the queues into the order in which they are read."""
+    """The Consumer of Redis.
+
+    `name`: its consumer name in Redis. `order`: sorts the queues by their priority for the next read. `forced`: read
+    queues during maintenance too.
+    """
 
     def __init__(
         self,
@@ -72,7 +82,7 @@ class RedisConsumer:
         self._clock = ServerClock()
 
     def open(self) -> float:
-        """Give each queue what it lacks, record this consumer, and return the shortest lease in seconds."""
+        """Create missing parts of the queues, register this consumer, and return the shortest lease, in seconds."""
         lease = open_queues(
             self._executor,
             self._keys,
@@ -86,15 +96,15 @@ class RedisConsumer:
         return lease
 
     def now_ms(self) -> int:
-        """Return the time of the server, in epoch ms."""
+        """Return the time of the server in epoch ms, without a call to it."""
         return self._clock.now_ms()
 
     def switches(self) -> Switches:
-        """Return what keeps the consumer from taking jobs, as it was last read."""
+        """Return the pause and restart switches, as they were last read."""
         return self._switches.at(self.now_ms())
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
-        """Send one trip that settles and takes."""
+        """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
         requests: list[Call[Any]] = [one.call for one in settling]
         queues = self._readable() if limit else []
@@ -106,7 +116,10 @@ class RedisConsumer:
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
-        """Read the answers of a trip. Only a queue that brings less than the limit costs a trip for the next one."""
+        """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
+
+        Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply is lost.
+        """
         try:
             outcomes = drive(self._executor.finish(trip.started))
         except BackendError:
@@ -129,7 +142,10 @@ class RedisConsumer:
         return answers, taken
 
     def wait(self, timeout: float) -> list[Delivery]:
-        """Wait for one new job of any queue. A signal ends the wait; what came meanwhile is read again then."""
+        """Wait up to `timeout` seconds for one new job of any queue.
+
+        If a signal interrupts the wait, return the pending jobs instead: the interrupted read may have taken some.
+        """
         queues = self._readable()
         if len(queues) < len(self._queues):
             timeout = min(timeout, PAUSED_WAIT)
@@ -147,22 +163,25 @@ class RedisConsumer:
             raise
         self._keep_state(state)
         if isinstance(outcome, BackendError):
-            return self._take(queues, 1)  # one by one, because the error does not say which queue it is
+            return self._take(queues, 1)  # one by one, because the error does not name the queue
         return self._without_paused(outcome)
 
     def pending(self) -> list[Delivery]:
-        """Read again what this consumer has been given and has not settled."""
+        """Read the jobs that were delivered to this consumer and are not settled. This renews their leases."""
         queues = self._resting.awake(self._queues)
         return read_all_pending(self._executor, self._keys, queues, self.name, resting=self._resting)
 
     def hand_back(self, held: Sequence[DeliveryRef]) -> None:
-        """Give back jobs that were not started. What a queue refuses stays with this consumer, as pending."""
+        """Hand back jobs: return them to their queues without a start.
+
+        If a queue refuses this, its jobs remain pending for this consumer.
+        """
         pages = [(queue, page) for queue, jobs in by_queue(held).items() for page in cut(jobs, calls.MAX_HAND_BACK)]
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
         self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))
 
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
-        """Store how far jobs are. A queue that refuses it, because the server is full, gets no report."""
+        """Store progress reports of running jobs. Refused reports are dropped, for example if the server is full."""
         pages = [
             (queue, page)
             for queue, rows in by_queue([_Progress(ref.queue, ref, report) for ref, report in progress]).items()
@@ -172,7 +191,7 @@ class RedisConsumer:
         drive(self._executor.run_all(requests))
 
     def _readable(self) -> list[str]:
-        """Return the queues that may be read now, in the order in which to read them."""
+        """Return the queues that may be read now, sorted by priority."""
         switches = self.switches()
         if switches.is_all_paused:
             return []
@@ -182,7 +201,7 @@ class RedisConsumer:
         return list(self._order(queues))
 
     def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
-        """Take up to `limit` new jobs, from one queue after the other."""
+        """Read up to `limit` new jobs, from one queue after the other."""
         taken: list[Delivery] = []
         for queue in self._resting.awake(queues):
             if len(taken) < limit:
@@ -191,11 +210,11 @@ class RedisConsumer:
         return taken
 
     def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
-        """Return what a read brought: nothing from a queue that refused it."""
+        """Return the new jobs from the outcomes of reads. A queue that refused its read rests."""
         return self._without_paused([job for jobs in self._resting.values(queues, outcomes) for job in jobs])
 
     def _without_paused(self, taken: list[Delivery]) -> list[Delivery]:
-        """Hand back what came although its queue is paused by now."""
+        """Hand back jobs whose queue was paused in the meantime, and return the others."""
         switches = self.switches()
         if not taken or not (switches.paused or switches.is_all_paused):
             return taken

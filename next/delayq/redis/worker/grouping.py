@@ -1,4 +1,4 @@
-"""Sorts what a worker holds into lists for one call each."""
+"""Cuts lists of jobs into lists for one call each: one queue, and at most 250 jobs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -16,7 +16,7 @@ JobT = TypeVar("JobT", bound=_OfQueue)
 
 
 def by_queue(jobs: Sequence[JobT]) -> dict[str, list[JobT]]:
-    """Group jobs by their queue, in their order."""
+    """Group jobs by queue. Each group keeps the order of the jobs."""
     groups: dict[str, list[JobT]] = {}
     for job in jobs:
         groups.setdefault(job.queue, []).append(job)

@@ -1,7 +1,12 @@
-"""Hints: what scripts publish so that others look sooner. A hint may be lost; under each lies a plain look.
+"""Notifications (called hints in the code): pub/sub messages that wake a waiting process.
 
-delayq:wake      `<queue> <due_ms>`   the first job of a queue became an earlier one: movers
-delayq:cancel    `<queue> <id>`       a running job was asked to stop: supervisors
+Scripts publish them, and a message has two words:
+
+    channel          message              meaning                                    receiver
+    delayq:wake      `<queue> <due_ms>`   the queue has a job that is due earlier    movers
+    delayq:cancel    `<queue> <id>`       a running job was asked to stop            supervisors
+
+A notification can get lost. It is never needed for correctness, because each receiver also asks at regular intervals.
 """
 
 import time
@@ -13,13 +18,17 @@ from redis.exceptions import RedisError
 from delayq.redis.connection.url import Address
 
 EXACT: Final = 0.002
-"""Seconds at the end of a wait that are slept, because waiting for a socket counts in whole milliseconds."""
+"""Length of the last part of each wait, in seconds.
+
+It is slept, because a wait for a socket is only exact to a millisecond.
+"""
 
 RECONNECT_PAUSE: Final = 0.5
+"""Shortest pause between two attempts to connect, in seconds."""
 
 
 class Hints:
-    """A subscription to one channel."""
+    """A subscription to one channel. It connects again after a failure."""
 
     def __init__(self, address: Address, channel: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._connection = address.blocking_connection()
@@ -29,11 +38,14 @@ class Hints:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether hints arrive, as far as is known."""
+        """True if notifications arrive, as far as is known."""
         return self._connection._sock is not None
 
     def wait(self, seconds: float) -> list[tuple[str, str]]:
-        """Wait until a hint arrives or the time is over. Return the two words of each hint that is there."""
+        """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
+
+        No error is raised. Without a connection, sleep instead and return an empty list.
+        """
         try:
             if self._connection._sock is None:  # redis-py 6.2 has no `is_connected`
                 self._subscribe()

@@ -1,4 +1,4 @@
-"""Redis as a supervisor sees it: it keeps the leases of its children, and settles for the dead."""
+"""Access to Redis for a supervisor: it renews the leases of its children, and settles the jobs of dead children."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -25,7 +25,11 @@ T = TypeVar("T")
 
 
 class RedisLeaseKeeper:
-    """A LeaseKeeper over Redis. What a queue refuses is logged and left out; nothing is raised for it."""
+    """The LeaseKeeper of Redis.
+
+    A call that a queue refuses is logged and left out of the result, without an error for the caller. `stop_hints`:
+    notifications about jobs that were asked to stop.
+    """
 
     def __init__(
         self, executor: Executor, keys: Keys, queues: Sequence[str], options: Options, stop_hints: Hints
@@ -40,7 +44,7 @@ class RedisLeaseKeeper:
         self._restart_ms = 0
 
     def open(self) -> float:
-        """Create what the queues lack, and return the shortest of their leases, in seconds."""
+        """Create missing parts of the queues, and return the shortest lease, in seconds."""
         lease = open_queues(
             self._executor,
             self._keys,
@@ -55,7 +59,7 @@ class RedisLeaseKeeper:
         return lease
 
     def now_ms(self) -> int:
-        """Return the time of the server, in epoch ms."""
+        """Return the time of the server in epoch ms, without a call to it."""
         return self._clock.now_ms()
 
     def restart_ms(self) -> int:
@@ -63,7 +67,7 @@ class RedisLeaseKeeper:
         return self._restart_ms
 
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
-        """Begin the leases of these jobs anew."""
+        """Renew the leases of these jobs of a consumer."""
         of_queue = by_queue(held)
         replies = self._run(
             [
@@ -76,11 +80,11 @@ class RedisLeaseKeeper:
         return Renewed(lease_ms, sum(reply.more for reply in replies), cancelled)
 
     def pending(self, consumer: str) -> list[Delivery]:
-        """Read what a consumer has been given and has not settled."""
+        """Read the jobs that were delivered to a consumer and are not settled."""
         return read_all_pending(self._executor, self._keys, self._queues, consumer, resting=self._resting)
 
     def stop_requests(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that were asked to stop since the last call, as far as hints arrived."""
+        """Return queue and id of jobs that were asked to stop since the last call, as far as notifications arrived."""
         return self._stop_hints.wait(0)
 
     def settle_after_death(
@@ -90,10 +94,14 @@ class RedisLeaseKeeper:
         vanished: Sequence[DeliveryRef],
         decided: Sequence[Settlement],
     ) -> list[DeliveryRef]:
-        """Settle for a dead child, and return the jobs that failed with their last recovery."""
+        """Settle the jobs of a dead child. Return the `vanished` jobs that failed because of too many recoveries.
+
+        `done` jobs are acknowledged, `unstarted` jobs are handed back, and `decided` settlements are carried out.
+        `vanished` jobs ran when the child died: each counts one recovery and is delivered again, or fails.
+        """
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
-            # Nothing was read of their envelopes, so the script looks whether anything follows.
+            # Their envelopes were not decoded, so the script must check for a chain or batch that continues.
             acks = [Acked(queue, job.id, job.entry, is_followed=True) for job in jobs]
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():
@@ -112,7 +120,7 @@ class RedisLeaseKeeper:
         ]
 
     def _settle(self, settled: Sequence[Settlement]) -> None:
-        """Carry out settlements. A job that a cancel asked to stop is settled again, as stopped."""
+        """Carry out settlements. If a cancel asked a job to stop, settle it again, as stopped."""
         settling = settling_calls(self._keys, settled)
         outcomes = self._run_each([(one.queue, one.call) for one in settling])
         stopped = [
@@ -126,11 +134,14 @@ class RedisLeaseKeeper:
             self._settle([Stopped(job.queue, job.id, job.entry) for job in stopped])
 
     def _run(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T]:
-        """Send calls, each with its queue, in one trip, and return the values. What a queue refuses is left out."""
+        """Send calls, each with its queue, in one request. Return their values, without refused calls."""
         return [outcome for outcome in self._run_each(requests) if not isinstance(outcome, BackendError)]
 
     def _run_each(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T | BackendError]:
-        """Send calls, each with its queue, in one trip, and return each outcome. What a queue refuses is logged."""
+        """Send calls, each with its queue, in one request. Return their outcomes, and log refused calls.
+
+        Now and then, the time of the server is read with them.
+        """
         time_calls: list[Call[Any]] = [server_time_ms()] if self._clock.is_due() else []
         try:
             outcomes = drive(self._executor.run_all([*time_calls, *[call for _, call in requests]]))

@@ -1,4 +1,4 @@
-"""The first calls of a child or supervisor: they create the queues, and read leases and the time of the server."""
+"""The first calls of a child or supervisor: create missing parts of the queues, read leases and the server time."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,11 @@ def open_queues(
     resting: RestingQueues,
     clock: ServerClock,
 ) -> float:
-    """Create what a queue lacks, record a consumer of delayq in each queue, and set the clock.
+    """Create missing parts of the queues (stream, consumer group, settings), and set the clock.
 
-    Returns the shortest lease of the queues, in seconds. A refused queue is logged and rests; the others are opened.
-    Raises BackendUnavailable and OutcomeUnknown.
+    `consumer`: the name to register in each queue; '' for a supervisor. Returns the shortest lease of the queues, in
+    seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable and
+    OutcomeUnknown.
     """
     tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
     resting.values(queues, drive(executor.run_all(tidy)))

@@ -1,4 +1,4 @@
-"""Redis as the mover, the janitor and the relay see it."""
+"""Access to Redis for the three loops: the mover, the janitor and the relay."""
 
 import logging
 import time
@@ -20,12 +20,17 @@ from delayq.redis.keys import Keys
 logger: Final = logging.getLogger("delayq.loops")
 
 LIST_EVERY: Final = 4.0
+"""Interval in seconds at which the list of queues is read."""
 
 NO_LIST: Final = "the list of queues cannot be read"
 
 
 class RedisQueueKeeper:
-    """A QueueKeeper over Redis. `queues` are those of the worker; they are served whether they are listed or not."""
+    """The QueueKeeper of Redis.
+
+    `queues`: the queues of the worker, which are served even if they are not in the list of queues. `name`: the
+    consumer name of the relay.
+    """
 
     def __init__(
         self,
@@ -50,7 +55,7 @@ class RedisQueueKeeper:
         self._recorded: dict[str, int] = {}
 
     def queues(self) -> list[str]:
-        """List the queues to serve: those that are listed, as of the last seconds, and those the worker was given."""
+        """Return the queues to serve: the list of queues, which is read every 4 s, and the queues of the worker."""
         if self._clock() >= self._list_at:
             self._listed = self._list()
             self._list_at = self._clock() + LIST_EVERY
@@ -66,19 +71,19 @@ class RedisQueueKeeper:
         return sorted({*listed, *self._queues})
 
     def promote(self, queue: str) -> Promoted:
-        """Make the jobs ready that are due."""
+        """Make due jobs ready."""
         call = calls.promote(self._keys, queue, high_water=self._options.high_water)
         return drive(self._executor.run(call))
 
     def reclaim(self, queue: str) -> Reclaimed:
-        """Take back the jobs whose lease is over."""
+        """Take back jobs whose lease has expired."""
         call = calls.reclaim(self._keys, queue, max_recoveries=self._options.max_recoveries)
         return drive(self._executor.run(call))
 
     def repair(self, queue: str) -> Repaired:
-        """Close what plain consumers acknowledged, forget what was kept long enough, mend what is damaged.
+        """Close jobs that plain consumers acknowledged, forget jobs whose retention is over, and mend damage.
 
-        Then the counters are written into the history, if they have changed.
+        Then write the counters of the queue into its history, if they have changed.
         """
         repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options, self._counted))
         if self._recorded.get(queue) != self._counted[queue]:
@@ -86,7 +91,7 @@ class RedisQueueKeeper:
         return repaired
 
     def _record(self, queue: str) -> None:
-        """Write the counters of a queue into its history. A refusal is logged, and stops nothing."""
+        """Write the counters of a queue into its history. If Redis refuses this, log it and continue."""
         try:
             drive(self._executor.run(record_activity(self._keys, queue)))
             self._recorded[queue] = self._counted[queue]
@@ -94,5 +99,5 @@ class RedisQueueKeeper:
             logger.warning("the history of the queue %s cannot be written: %s", queue, error)
 
     def follow_up(self, queue: str) -> int:
-        """Send what follows the ends of jobs; return how many ends that were."""
+        """Send the follow-up jobs of ended jobs. Return the number of ended jobs."""
         return drive(relay.relay_outbox(self._executor, self._keys, queue, name=self._name))

@@ -1,4 +1,8 @@
-"""Turns settlements into calls: one for each kind and queue, with at most 250 rows and 1 MB each."""
+"""Turns settlements, which report the outcomes of attempts, into calls of scripts.
+
+There is one call for each kind of settlement and queue. A call has at most 250 rows and 1 MB, so further rows go into
+further calls.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +15,7 @@ from delayq.redis.worker.grouping import cut
 
 
 class Settling(NamedTuple):
-    """One call, its queue, and the positions of its rows in the list of settlements."""
+    """One call, its queue, and the positions of its settlements in the whole list."""
 
     queue: str
     positions: Sequence[int]
@@ -44,7 +48,7 @@ def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequ
 
 
 def _are_bare(rows: Sequence[Settlement]) -> bool:
-    """Whether these are plain ends, so that their bytes need no counting."""
+    """Return True if all rows are acknowledgements without a result or report, whose size need not be checked."""
     return not [row for row in rows if type(row) is not Acked or row.result or row.report]
 
 

@@ -1,4 +1,7 @@
-"""Switches of operators: pauses of queues, a pause of everything, maintenance, the call to restart."""
+"""The operators' switches: pauses of single queues, a pause of all queues, maintenance, and the request to restart.
+
+Operators set them in Redis, and workers read them together with their jobs.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,7 +16,11 @@ _NOTHING: Final = Switches()
 
 
 class SwitchReader:
-    """The switches as they were last read. `calls` asks for them; what cannot be read counts as before."""
+    """The switches, as they were last read.
+
+    `calls`: the calls that read them. If one of the calls fails, the previous value remains. `forced`: ignore
+    maintenance.
+    """
 
     def __init__(self, keys: Keys, queues: Sequence[str], *, forced: bool) -> None:
         self._queues = queues
@@ -27,7 +34,7 @@ class SwitchReader:
         ]
 
     def keep(self, outcomes: Sequence[Any]) -> None:
-        """Keep the answers of `calls`."""
+        """Store the outcomes of `calls`."""
         control, *pauses = outcomes
         if not isinstance(control, BackendError):
             paused, maintenance, restart = (_number(value) for value in control)
@@ -41,7 +48,7 @@ class SwitchReader:
                 self._paused_until[queue] = until
 
     def at(self, now_ms: int) -> Switches:
-        """Return what is in force. An end of 0 means until it is taken back."""
+        """Return the switches that are in force at this time. A pause whose end is 0 has no end."""
         if not self._paused_until and not self._all_until and not self._restart_ms:
             return _NOTHING
         paused = frozenset(queue for queue, until in self._paused_until.items() if until == 0 or until > now_ms)
@@ -50,10 +57,10 @@ class SwitchReader:
 
 
 def read_restart(keys: Keys) -> Call[int]:
-    """Read when all workers were last asked to restart, in epoch ms; 0 = never."""
+    """Make the call that reads when all workers were last asked to restart, in epoch ms; 0 = never."""
     return read("HGET", keys.control, "restart_ms", parse=lambda reply: _number(reply) or 0)
 
 
 def _number(reply: bytes | None) -> int | None:
-    """Read a time; one that is no number counts as none, as in the scripts."""
+    """Return a time in epoch ms. Like the scripts, ignore a value that is not a number, and return None."""
     return int(reply) if reply is not None and reply.isdigit() and len(reply) <= 15 else None

@@ -1,4 +1,7 @@
-"""The list of workers. Each announces every few seconds what it is and does; an announcement expires after 30 s."""
+"""The list of live workers, for operators.
+
+Every few seconds, each supervisor writes a description of each of its children, which expires after 30 s.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -15,16 +18,16 @@ TTL_MS: Final = 30_000
 
 
 class RedisWorkerRegistry:
-    """A WorkerRegistry over Redis."""
+    """The WorkerRegistry of Redis."""
 
     def __init__(self, executor: Executor, keys: Keys) -> None:
         self._executor = executor
         self._keys = keys
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Store what some workers are and do, by their names. One trip.
+        """Store descriptions of children under their names, in one request.
 
-        A full server refuses this, without harm: a worker need not be on the list to work.
+        A full server refuses this. The refusal is ignored, because a worker need not be on the list to work.
         """
         calls: list[Call[Any]] = []
         for name, document in documents.items():
@@ -34,7 +37,7 @@ class RedisWorkerRegistry:
         drive(self._executor.run_all(calls))
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        """Take workers off the list, and those that died: their last announcement has expired."""
+        """Remove children from the list, and also children whose descriptions have expired."""
         calls = [command("DEL", self._keys.of_worker(name), parse=_ignore) for name in names]
         calls += [command("ZREM", self._keys.workers, name, parse=_ignore) for name in names]
         calls.append(command("ZREMRANGEBYSCORE", self._keys.workers, "-inf", now_ms, parse=_ignore))
@@ -42,12 +45,12 @@ class RedisWorkerRegistry:
 
 
 def list_names(keys: Keys) -> Call[list[str]]:
-    """Read the names of the workers on the list."""
+    """Make the call that reads the names on the list."""
     return read("ZRANGE", keys.workers, 0, -1, parse=lambda reply: [name.decode() for name in reply])
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
-    """Read the last announcement of a worker; None when it has expired, or cannot be read."""
+    """Make the call that reads the description of a child. Its value is None if that has expired or is unreadable."""
 
     def parse(reply: bytes | None) -> WorkerInfo | None:
         try:
@@ -60,4 +63,4 @@ def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
 
 
 def _ignore(reply: Any) -> None:
-    """Ignore an answer."""
+    """Ignore a reply."""

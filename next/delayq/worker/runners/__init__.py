@@ -1,1 +1,1 @@
-"""Where handlers run: in the main thread of a child, in threads, or in an event loop."""
+"""The three ways to run handlers in a child: in the main thread, in other threads, or in an event loop."""

@@ -1,7 +1,8 @@
-"""Async handlers, many at once, in one event loop that has a thread of its own.
+"""Runs coroutine functions, many at a time, in one event loop. The loop has its own thread.
 
-An interruption cancels the task of the handler, which ends with the error of the interruption then. Tasks that a
-handler started and left running are cancelled at its end: a job has ended when its handler has.
+To interrupt a handler, its task is cancelled. The attempt then ends with the error of the interruption, such as
+JobTimedOut. If tasks that a handler started still run at its end, they are cancelled, because no code of a job should
+run after the job has ended.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from delayq.worker.runners.runner import AsyncEnd, Begin
 logger: Final = logging.getLogger("delayq.worker")
 
 LEFT_OVER_WAIT: Final = 1.0
-"""Seconds that tasks which a handler left behind have to end."""
+"""How long to wait for the end of tasks that a handler left running, in seconds."""
 
 _tasks_of_job: Final[ContextVar[set[asyncio.Task[Any]] | None]] = ContextVar("delayq_tasks", default=None)
 
@@ -39,7 +40,7 @@ class EventLoopRunner:
         self._thread.start()
 
     def run(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Start an attempt in the loop."""
+        """Start an attempt in the loop, without waiting for it."""
         self._loop.call_soon_threadsafe(self._start, job, attempt)
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
@@ -61,7 +62,7 @@ class EventLoopRunner:
             try:
                 self._loop.run_forever()
             except BaseException:
-                logger.exception("a task of a handler raised through the event loop; the loop goes on")
+                logger.exception("an error in a task of a handler stopped the event loop; the loop continues")
 
     def _start(self, job: JobInFlight, attempt: Attempt) -> None:
         self._running[job] = self._loop.create_task(self._attempt(job, attempt), context=attempt.context)
@@ -69,11 +70,11 @@ class EventLoopRunner:
     def _cancel(self, job: JobInFlight) -> None:
         task = self._running.get(job)
         if task is not None:
-            # One turn later: a task that is cancelled before its first step never runs, so the job would never end.
+            # Cancel one turn later: a task that is cancelled before its first step never runs, and its job never ends.
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Await a handler, then end the tasks that it left behind. This runs in the context of the attempt."""
+        """Await a handler, then cancel the tasks that it left running. This runs in the context of the attempt."""
         result: Any = None
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()
@@ -86,14 +87,17 @@ class EventLoopRunner:
         except BaseException as raised:
             error = raised
         del self._running[job]
-        with suppress(asyncio.CancelledError):  # an interruption that was on its way when the handler ended
+        with suppress(asyncio.CancelledError):  # an interruption may arrive just after the handler has ended
             await _end_tasks(job, tasks)
         self._interruptions.pop(job, None)
         await self._end(job, attempt, result, error)
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """Make a task, and note it for the job whose handler started it. `options` differ between versions of Python."""
+    """Make a task, and record it for the job whose handler started it.
+
+    `options` are passed through, because they differ between versions of Python.
+    """
     context: Context | None = options.get("context")
     task = asyncio.Task(coroutine, loop=loop, **options)
     tasks = _tasks_of_job.get() if context is None else context.get(_tasks_of_job)
@@ -104,7 +108,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) 
 
 
 async def _end_tasks(job: JobInFlight, tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks that are still running, and wait for them. Log how many ignore it."""
+    """Cancel the tasks that still run, and wait for them. Log how many ignore the cancellation."""
     left = [task for task in tasks if not task.done()]
     if not left:
         return
@@ -114,4 +118,4 @@ async def _end_tasks(job: JobInFlight, tasks: set[asyncio.Task[Any]]) -> None:
         task.cancel()
     _, stubborn = await asyncio.wait(left, timeout=LEFT_OVER_WAIT)
     if stubborn:
-        logger.error("job %s: %d of these tasks ignored that and run on", job.delivery.id, len(stubborn))
+        logger.error("job %s: %d of these tasks ignored the cancellation and still run", job.delivery.id, len(stubborn))

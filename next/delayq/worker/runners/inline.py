@@ -1,8 +1,9 @@
-"""One handler at a time, in the main thread: the runner with the strongest interruptions.
+"""Runs plain functions in the main thread, one at a time.
 
-An interruption is a signal, because a signal also ends a sleep or a blocked read, and because only the main thread can
-be made to raise at once. It is raised while `_is_armed`, which holds inside the handler and nowhere else; so it never
-hits the job behind.
+To interrupt a handler, the watchdog sends a signal to the main thread, and the Python signal handler raises an error
+there. A signal also ends a sleep or a blocked read, and Python runs signal handlers only in the main thread. The signal
+handler raises only while `_is_armed`, which is True only inside the handler of the job. So an interruption never hits
+the next job.
 """
 
 import signal
@@ -18,7 +19,7 @@ from delayq.worker.runners.runner import End
 
 
 class InlineRunner:
-    """Runs each attempt to its end in `run`."""
+    """Runs each attempt in `run`, which returns when the attempt has ended."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -28,28 +29,31 @@ class InlineRunner:
         self._may_raise_again = False
 
     def listen(self) -> None:
-        """Take the signal; only the main thread of a process can."""
+        """Install the signal handler. Python allows this only in the main thread."""
         signal.signal(WAKE_SIGNAL, self._on_signal)
 
     def run(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Run an attempt; it has ended on return."""
+        """Run an attempt to its end."""
         result, error = self._guarded(job, attempt)
         self._end(job, attempt, result, error)
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Raise an error in the main thread, as soon as it is in the interpreter."""
+        """Raise an error in the main thread as soon as the interpreter runs there. C code delays this."""
         self._pending = (job, error)
         signal.pthread_kill(threading.main_thread().ident or 0, WAKE_SIGNAL)
 
     def raise_again(self) -> None:
-        """Raise the interruption once more, from a signal handler: the first one was caught and did not end the job."""
+        """Raise the interruption once more, if the job caught the first one and still runs.
+
+        Call this from a signal handler in the main thread.
+        """
         pending = self._pending
         if self._may_raise_again and pending is not None and pending[0] is self._current:
             self._may_raise_again = False
             raise pending[1]
 
     def close(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing, because this runner has no thread of its own."""
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         pending = self._pending
@@ -59,7 +63,10 @@ class InlineRunner:
             raise pending[1]
 
     def _guarded(self, job: JobInFlight, attempt: Attempt) -> tuple[Any, BaseException | None]:
-        """Return the result or the error. Two interruptions may come, each while the other one is being caught."""
+        """Return the result or the error of an attempt.
+
+        The blocks are nested, because a second interruption may come while the first one is being caught.
+        """
         result: Any = None
         error: BaseException | None = None
         self._current = job

@@ -1,4 +1,4 @@
-"""Runs the jobs of a child: begins attempts, gives each to the runner for its kind of handler, and ends it."""
+"""Runs the jobs of a child. It begins each attempt, passes it to the runner for its kind of handler, and ends it."""
 
 import asyncio
 import logging
@@ -23,9 +23,10 @@ logger: Final = logging.getLogger("delayq.worker")
 
 
 class JobRunner:
-    """Runs jobs that have been started.
+    """Runs jobs that InFlight has started.
 
-    Plain functions run in the main thread, or in threads when there are several; coroutine functions in an event loop.
+    Coroutine functions run in an event loop. Plain functions run in the main thread, or in several other threads if
+    `threads` is more than 1. `inline`: the runner for the main thread, or None.
     """
 
     def __init__(self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int) -> None:
@@ -40,7 +41,7 @@ class JobRunner:
         self._in_loop: set[JobInFlight] = set()
 
     def execute(self, job: JobInFlight) -> None:
-        """Run a job, now or soon, and hand its settlement to InFlight."""
+        """Run a job, now or soon. At its end, pass its settlement to InFlight."""
         attempt = self._attempts.begin(job.delivery)
         if not isinstance(attempt, Attempt):
             self._in_flight.finish(job, attempt)
@@ -59,12 +60,12 @@ class JobRunner:
             self._plain.run(job, attempt)
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Raise an error in the handler of a job, as far as that is possible."""
+        """Raise an error in the handler of a job, if its runner can do that."""
         runner = self._loop if self._loop is not None and job in self._in_loop else self._plain
         runner.interrupt(job, error)
 
     def wait(self, timeout: float) -> None:
-        """Wait until a job has ended since the last call, or `wake` is called."""
+        """Wait up to `timeout` seconds until a job ends or `wake` is called. Events since the last wait count too."""
         self._has_ended.wait(timeout)
         self._has_ended.clear()
 
@@ -73,7 +74,7 @@ class JobRunner:
         self._has_ended.set()
 
     def close(self) -> None:
-        """Stop, when no job runs any more."""
+        """Stop the runners. Call this only when no job is running."""
         self._plain.close()
         if self._loop is not None:
             self._loop.close()
@@ -99,8 +100,8 @@ class JobRunner:
         outcome: Outcome | None = None
         try:
             outcome = self._attempts.decide(attempt, error)
-            if told := attempt.context.run(self._attempts.tell_failed, attempt, outcome):
-                attempt.context.run(asyncio.run, as_coroutine(told))
+            if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
+                attempt.context.run(asyncio.run, as_coroutine(hook))
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:  # a thread that ends here would never run another job
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
@@ -110,22 +111,22 @@ class JobRunner:
         if self._is_copy:
             exit_as_copy(error)  # a process that the handler forked left the handler; only its parent is a child
         if error is not None and _is_out_of_memory(error) and not self._in_flight.must_leave:
-            logger.warning("a handler ran out of memory; its process is replaced")
+            logger.warning("a handler ran out of memory; its child process will be replaced")
             self._in_flight.must_leave = True
 
     def _end_and_wake(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        """End an attempt that ran beside the loop of the child, which may be waiting for it."""
+        """End an attempt that ran in another thread, and wake the main thread, which may be waiting for it."""
         self._end(job, attempt, result, error)
         self._has_ended.set()
 
     async def _end_in_loop(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        """End an attempt that ran in the event loop, in which an async hook is awaited too."""
+        """End an attempt that ran in the event loop. An async hook is awaited there too."""
         self._note_end(error)
         outcome: Outcome | None = None
         try:
             outcome = self._attempts.decide(attempt, error)
-            if told := self._attempts.tell_failed(attempt, outcome):
-                await told
+            if hook := self._attempts.call_failed_hook(attempt, outcome):
+                await hook
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:
             settlement = self._attempts.settle_broken(attempt, outcome, broken)

@@ -1,4 +1,4 @@
-"""The protocol of the three ways in which a child runs handlers."""
+"""The protocol of runners. A child has up to two of them: one for plain functions, and one for coroutine functions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -8,26 +8,26 @@ from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import JobInFlight
 
 Begin = Callable[[JobInFlight, Attempt], None]
-"""Takes the beginning of a handler that had to wait for its thread, or for the event loop."""
+"""Called when a handler begins that had to wait for a thread or for the event loop."""
 
 End = Callable[[JobInFlight, Attempt, Any, BaseException | None], None]
-"""Takes the end of an attempt: its result, or the error that it raised."""
+"""Called when an attempt has ended, with its result, or with the error that it raised."""
 
 AsyncEnd = Callable[[JobInFlight, Attempt, Any, BaseException | None], Awaitable[None]]
-"""The same in an event loop."""
+"""The same as `End`, for an attempt in the event loop."""
 
 
 class Runner(Protocol):
-    """Runs attempts in one way."""
+    """Runs attempts in one way: in the main thread, in other threads, or in an event loop."""
 
     def run(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Run an attempt, now or soon, and pass its end on."""
+        """Run an attempt, now or soon. At its end, call `End` or `AsyncEnd`."""
         ...
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Raise an error in the handler of a job, as far as this way of running can."""
+        """Raise an error in the handler of a job, if this runner can do that."""
         ...
 
     def close(self) -> None:
-        """Stop, when no job runs any more."""
+        """Stop the runner. It is called only when no job is running."""
         ...

@@ -1,7 +1,7 @@
-"""Handlers in a fixed number of threads.
+"""Runs plain functions in a fixed number of threads.
 
-A thread cannot be made to raise, so a job that does not end when it should is ended by the supervisor, together with
-the process; the handler sees it coming by `context.stopping`.
+Python cannot raise an exception in another thread at once. So the supervisor kills the whole process if a job does not
+end after its timeout or a cancel. Before that, `context.stopping` becomes True, so that the handler can return in time.
 """
 
 import queue
@@ -15,7 +15,7 @@ from delayq.worker.runners.runner import Begin, End
 
 
 class ThreadRunner:
-    """Runs attempts in threads, as many at once as there are threads."""
+    """Runs attempts in threads, one attempt at a time in each."""
 
     def __init__(self, begin: Begin, end: End, *, threads: int) -> None:
         self._begin = begin
@@ -26,14 +26,14 @@ class ThreadRunner:
             thread.start()
 
     def run(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Give an attempt to the next free thread."""
+        """Queue an attempt for the next free thread."""
         self._attempts.put((job, attempt))
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Do nothing: the supervisor ends the process."""
+        """Do nothing, because the supervisor kills the process if the handler does not return."""
 
     def close(self) -> None:
-        """Let each thread end."""
+        """Let all threads end, and wait for them."""
         for _ in self._threads:
             self._attempts.put(None)
         for thread in self._threads:
