@@ -9,16 +9,28 @@ from typing import Final
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 
-class _DroppingFile(io.FileIO):
-    """A file that drops the output which it cannot write."""
+class _DroppingStream(io.TextIOWrapper):
+    """A text stream that turns to /dev/null when its output cannot be written."""
 
-    def write(self, data: object) -> int:
-        """Write data, or drop it."""
-        view = memoryview(data)  # type: ignore[arg-type]
+    def write(self, text: str) -> int:
+        """Write text, or drop it."""
         try:
-            return super().write(view) or 0
+            return super().write(text)
         except OSError:
-            return view.nbytes
+            self._turn_to_null()
+            return len(text)
+
+    def flush(self) -> None:
+        """Write the buffered text, or drop it."""
+        try:
+            super().flush()
+        except OSError:
+            self._turn_to_null()
+
+    def _turn_to_null(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
 
 
 def open_closed_streams() -> None:
@@ -43,14 +55,13 @@ def drop_lost_output() -> None:
     """
     for name, descriptor in _STREAMS.items():
         stream = getattr(sys, name)
-        if not isinstance(stream, io.TextIOWrapper) or isinstance(getattr(stream.buffer, "raw", None), _DroppingFile):
-            continue
-        if not _writes_to(stream, descriptor):
+        if type(stream) is not io.TextIOWrapper or not _writes_to(stream, descriptor):
             continue
         with suppress(OSError):
             stream.flush()
-        raw = _DroppingFile(descriptor, "w", closefd=False)
-        setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", None, True))
+        buffer = os.fdopen(descriptor, "wb", closefd=False)
+        dropping = _DroppingStream(buffer, stream.encoding, "backslashreplace", line_buffering=stream.line_buffering)
+        setattr(sys, name, dropping)
 
 
 def _writes_to(stream: io.TextIOWrapper, descriptor: int) -> bool:
