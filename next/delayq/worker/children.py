@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from delayq.backends.protocol import EntryKey
-from delayq.worker.processes import WAKE_SIGNAL, fork, send
+from delayq.worker.forking import WAKE_SIGNAL, fork, send
 from delayq.worker.shared_memory import SlotTable, Stop
 
 logger: Final = logging.getLogger("delayq.worker")

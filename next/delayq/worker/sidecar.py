@@ -22,7 +22,7 @@ from delayq.loops.loop import run_loops
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
 from delayq.worker.children import EARLY_DEATH, Pause, consumer_name
-from delayq.worker.processes import fork, send
+from delayq.worker.forking import fork, send
 from delayq.worker.start_up import when_reachable
 
 logger: Final = logging.getLogger("delayq.worker")

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from delayq.core.outages import Outages
 from delayq.worker.children import ChildProcess, Children
-from delayq.worker.processes import WATCHED, reap, wait_for_signal
+from delayq.worker.forking import WATCHED, reap, wait_for_signal
 from delayq.worker.sidecar import Sidecar
 from delayq.worker.stopping import Stopping
 
@@ -75,7 +75,7 @@ class Supervisor:
             self._wait()
         self._sidecar.stop()
         if self._settle_dead():
-            # With no children left, Announcing removes this worker from the list of live workers. During an outage,
+            # With no children left, Heartbeat removes this worker from the list of live workers. During an outage,
             # this is left out, and the entry expires.
             self._step_alive([])
         return self._stopping.code

@@ -16,7 +16,7 @@ from typing import Final
 
 from delayq.backends.protocol import EntryKey
 from delayq.worker.children import ChildProcess, Ending
-from delayq.worker.processes import is_stopped, send
+from delayq.worker.forking import is_stopped, send
 from delayq.worker.shared_memory import SlotState, SlotView, Stop
 
 logger: Final = logging.getLogger("delayq.worker")

@@ -7,11 +7,11 @@ from delayq.backends.protocol import Backend
 from delayq.core.options import Options
 from delayq.core.outcome import default_policy
 from delayq.jobs.registry import Registry
-from delayq.worker.announcing import Announcing
 from delayq.worker.attempt import Attempts
-from delayq.worker.child_process import run_child
+from delayq.worker.child_main import run_child
 from delayq.worker.children import Children
 from delayq.worker.crash_recovery import CrashRecovery
+from delayq.worker.heartbeat import Heartbeat
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotTable
@@ -41,7 +41,7 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     roles: list[Role] = [LeaseRenewal(keeper, lease=lease), Timeouts(is_single=options.is_single)]
     workers = backend.worker_registry()
     if workers is not None:
-        roles.append(Announcing(workers, queues, now_ms=keeper.now_ms, host=options.name))
+        roles.append(Heartbeat(workers, queues, now_ms=keeper.now_ms, host=options.name))
     attempts = Attempts(registry, now_ms=keeper.now_ms, standard=default_policy(defaults))
     supervisor = Supervisor(
         Children(

@@ -15,10 +15,10 @@ from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
 from delayq.worker import children as children_module
 from delayq.worker import timeouts as timeouts_module
-from delayq.worker.announcing import Announcing
 from delayq.worker.attempt import Attempts
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.crash_recovery import CrashRecovery
+from delayq.worker.heartbeat import Heartbeat
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
 from delayq.worker.shared_memory import SlotState, SlotTable, Stop
@@ -415,7 +415,7 @@ class FakeRegistry:
 
 def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: ChildUnderTest) -> None:
     registry = FakeRegistry()
-    announcing = Announcing(registry, ["q"], now_ms=lambda: 1_800_000_000_000, clock=child.clock)
+    announcing = Heartbeat(registry, ["q"], now_ms=lambda: 1_800_000_000_000, clock=child.clock)
     for seconds in (0, 1, 1, 9):
         child.clock.now += seconds
         announcing.step([child.process], child.clock())

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from delayq.cli.commands import failed_changes
-from delayq.cli.commands.looking import print_job
+from delayq.cli.commands.show_jobs import print_job
 from delayq.cli.families import PLAIN
 from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Until
 from delayq.cli.output import print_json, print_note, print_table

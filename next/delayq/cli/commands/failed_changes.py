@@ -14,7 +14,7 @@ from delayq.cli.output import Progress, confirm, print_json, print_note, print_t
 from delayq.cli.payload import read_payload
 from delayq.cli.selection import Refusals, Selection, spread
 from delayq.cli.session import session_of
-from delayq.cli.unsure import unsure_change
+from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
 from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed

@@ -13,7 +13,7 @@ from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
-from delayq.cli.unsure import unsure_change
+from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode

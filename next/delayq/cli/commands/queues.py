@@ -13,7 +13,7 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import check_queue_known, session_of
-from delayq.cli.unsure import unsure_change
+from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput

@@ -13,8 +13,8 @@ from typing import Any
 
 from delayq.core.control_flow import JobInterrupted
 from delayq.worker.attempt import Attempt
+from delayq.worker.forking import WAKE_SIGNAL
 from delayq.worker.in_flight import JobInFlight
-from delayq.worker.processes import WAKE_SIGNAL
 from delayq.worker.runners.runner import End
 
 

@@ -12,8 +12,8 @@ from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.forking import exit_as_copy
 from delayq.worker.in_flight import InFlight, JobInFlight
-from delayq.worker.processes import exit_as_copy
 from delayq.worker.runners.event_loop import EventLoopRunner
 from delayq.worker.runners.inline import InlineRunner
 from delayq.worker.runners.runner import Runner

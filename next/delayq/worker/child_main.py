@@ -15,9 +15,9 @@ from delayq.jobs.listeners import emit
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
+from delayq.worker.forking import WAKE_SIGNAL
 from delayq.worker.in_flight import InFlight
 from delayq.worker.options import WorkerOptions
-from delayq.worker.processes import WAKE_SIGNAL
 from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.start_up import when_reachable

@@ -20,7 +20,7 @@ MAX_RUNNING: Final = 10
 """Maximum number of running jobs that are listed by id. The member `runs` has the number of all running jobs."""
 
 
-class Announcing:
+class Heartbeat:
     """Announces the children of one worker in the list of live workers."""
 
     def __init__(
