@@ -21,8 +21,14 @@ from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from delayq.settings.connections import Routes
 from delayq.settings.model import Settings
 
-WORKER_RETRY_TIMEOUT: Final = 1.0
-"""How long, in seconds, children and supervisors retry a failed Redis call. Their loops call again in any case."""
+CHILD_RETRY_TIMEOUT: Final = 1.0
+"""How long, in seconds, a child retries a failed Redis call. Its loop calls again in any case."""
+
+SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
+"""How long, in seconds, a supervisor retries a failed Redis call: room for two tries."""
+
+SUPERVISOR_TRY_TIMEOUT: Final = 0.5
+"""How long one try of a supervisor may take, in seconds. While a call waits, no other role of the supervisor acts."""
 
 
 class RedisBackend:
@@ -67,13 +73,13 @@ class RedisBackend:
         wake_fd: int | None = None,
     ) -> RedisConsumer:
         """Make the consumer of a child."""
-        executor = self._worker_executor(wake_fd)
+        executor = make_executor(self._address, retry_timeout=CHILD_RETRY_TIMEOUT, wake_fd=wake_fd)
         return RedisConsumer(executor, self._keys, queues, self._options, name=name, order=order, forced=forced)
 
     def lease_keeper(self, queues: Sequence[str]) -> RedisLeaseKeeper:
         """Make the lease keeper of a supervisor."""
         stop_hints = Hints(self._address, self._keys.cancel)
-        return RedisLeaseKeeper(self._worker_executor(), self._keys, queues, self._options, stop_hints)
+        return RedisLeaseKeeper(self._supervisor_executor(), self._keys, queues, self._options, stop_hints)
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> RedisQueueKeeper:
         """Make the queue keeper of the loops."""
@@ -85,7 +91,7 @@ class RedisBackend:
 
     def worker_registry(self) -> RedisWorkerRegistry:
         """Make the list of workers."""
-        return RedisWorkerRegistry(self._worker_executor(), self._keys)
+        return RedisWorkerRegistry(self._supervisor_executor(), self._keys)
 
     def session(self, *, is_async: bool, routes: Routes) -> Session:
         """Make the session of a client."""
@@ -104,5 +110,5 @@ class RedisBackend:
     def _jobs_at(self) -> tuple[Any, str]:
         return self._settings.url, self._settings.prefix
 
-    def _worker_executor(self, wake_fd: int | None = None) -> Executor:
-        return make_executor(self._address, retry_timeout=WORKER_RETRY_TIMEOUT, wake_fd=wake_fd)
+    def _supervisor_executor(self) -> Executor:
+        return make_executor(self._address, retry_timeout=SUPERVISOR_RETRY_TIMEOUT, try_timeout=SUPERVISOR_TRY_TIMEOUT)

@@ -20,7 +20,7 @@ from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settleme
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
-from delayq.core.envelope import Envelope
+from delayq.core.envelope import SURELY_SHORT, Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import application_traceback, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
@@ -110,7 +110,7 @@ class Attempts:
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
-            if delivery.id[envelopes.SURELY_SHORT :]:
+            if delivery.id[SURELY_SHORT:]:
                 envelopes.check_id_fits(delivery.id)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)

@@ -333,6 +333,9 @@ class Child:
         The others are jobs whose queue refused the call, and jobs that a cancel asked to stop, which are then settled
         as stopped.
         """
+        if answers.count(SettleAnswer.SETTLED) == len(answers):
+            self._in_flight.free([job for job, _ in finished])
+            return
         refused: list[tuple[JobInFlight, Settlement]] = []
         stopped: list[tuple[JobInFlight, Settlement]] = []
         settled: list[JobInFlight] = []

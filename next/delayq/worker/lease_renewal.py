@@ -6,9 +6,13 @@ job whose lease is not renewed in time is delivered to another worker.
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from delayq.backends.protocol import LeaseKeeper
 from delayq.worker.children import ChildProcess
+
+RETRY_AFTER: Final = 2.0
+"""Seconds until a failed renewal is tried again."""
 
 
 class LeaseRenewal:
@@ -33,7 +37,7 @@ class LeaseRenewal:
         wished = set(self._keeper.stop_requests())
         is_due = now >= self._renew_at
         if is_due:
-            self._renew_at = now + self._every
+            self._renew_at = now + min(RETRY_AFTER, self._every)  # unless all renewals below succeed
         chosen = [child for child in children if is_due or (wished and not wished.isdisjoint(_jobs_of(child)))]
         for child in chosen:
             self._every = self._renew(child) / 3

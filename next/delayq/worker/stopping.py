@@ -62,6 +62,11 @@ class Stopping:
         return self._end_at is not None
 
     @property
+    def leaves_now(self) -> bool:
+        """True after a second signal: the worker ends at once, with as few calls as possible."""
+        return self.code is ExitCode.INTERRUPTED
+
+    @property
     def is_grace_over(self) -> bool:
         """True if the grace period of running jobs has ended."""
         return self._end_at is not None and self._clock() >= self._end_at

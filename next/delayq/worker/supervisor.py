@@ -74,7 +74,7 @@ class Supervisor:
                 break
             self._wait()
         self._sidecar.stop()
-        if self._settle_dead():
+        if self._settle_dead() and not self._stopping.leaves_now:
             # With no children left, Heartbeat removes this worker from the list of live workers. During an outage,
             # this is left out, and the entry expires.
             self._step_alive([])
@@ -84,6 +84,9 @@ class Supervisor:
         """Run one turn: reap dead processes, settle the jobs of dead children, fork new ones, and step each role."""
         self._try("reap", self._reap)
         if self._has_ended():
+            return
+        if self._stopping.leaves_now:
+            self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
             return
         self._settle_dead()
         if not self._stopping.is_stopping:

@@ -25,11 +25,13 @@ class Settling(NamedTuple):
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     """Return the calls that carry out these settlements."""
     groups = [(type(settlement), settlement.queue, settlement.is_followed) for settlement in settled]
-    return [
-        Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page]))
-        for kind, queue, is_followed in dict.fromkeys(groups)
-        for page in _pages(settled, [n for n, group in enumerate(groups) if group == (kind, queue, is_followed)])
-    ]
+    calls: list[Settling] = []
+    for group in dict.fromkeys(groups):
+        kind, queue, _ = group
+        positions = [n for n, other in enumerate(groups) if other == group]
+        for page in _pages(settled, positions):
+            calls.append(Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page])))
+    return calls
 
 
 def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequence[int]]:
