@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.backends.protocol import Backend
 from delayq.core.queue_order import Order, strict
@@ -13,13 +13,15 @@ from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load_all
 from delayq.redis.session import Session
-from delayq.redis.worker.consumer import RedisConsumer
-from delayq.redis.worker.hints import Hints
-from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
-from delayq.redis.worker.queue_keeper import RedisQueueKeeper
-from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from delayq.settings.connections import Routes
 from delayq.settings.model import Settings
+
+if TYPE_CHECKING:  # clients, which are made most often, need none of these
+    from delayq.redis.worker.consumer import RedisConsumer
+    from delayq.redis.worker.hints import Hints
+    from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+    from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+    from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 
 CHILD_RETRY_TIMEOUT: Final = 1.0
 """How long, in seconds, a child retries a failed Redis call. Its loop calls again in any case."""
@@ -57,6 +59,10 @@ class RedisBackend:
 
     def prepare(self) -> None:
         """Read all scripts, so that children use the same release even if the files change later."""
+        import delayq.redis.worker.consumer
+        import delayq.redis.worker.hints
+        import delayq.redis.worker.queue_keeper  # noqa: F401  # children share the pages of what is imported now
+
         load_all()
 
     def check(self) -> None:
@@ -71,26 +77,37 @@ class RedisBackend:
         order: Order = strict,
         forced: bool = False,
         wake_fd: int | None = None,
-    ) -> RedisConsumer:
+    ) -> "RedisConsumer":
         """Make the consumer of a child."""
+        from delayq.redis.worker.consumer import RedisConsumer
+
         executor = make_executor(self._address, retry_timeout=CHILD_RETRY_TIMEOUT, wake_fd=wake_fd)
         return RedisConsumer(executor, self._keys, queues, self._options, name=name, order=order, forced=forced)
 
-    def lease_keeper(self, queues: Sequence[str]) -> RedisLeaseKeeper:
+    def lease_keeper(self, queues: Sequence[str]) -> "RedisLeaseKeeper":
         """Make the lease keeper of a supervisor."""
+        from delayq.redis.worker.hints import Hints
+        from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
+
         stop_hints = Hints(self._address, self._keys.cancel)
         return RedisLeaseKeeper(self._supervisor_executor(), self._keys, queues, self._options, stop_hints)
 
-    def queue_keeper(self, queues: Sequence[str], *, name: str) -> RedisQueueKeeper:
+    def queue_keeper(self, queues: Sequence[str], *, name: str) -> "RedisQueueKeeper":
         """Make the queue keeper of the loops."""
+        from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+
         return RedisQueueKeeper(make_executor(self._address), self._keys, self._options, name=name, queues=queues)
 
-    def wake_ups(self) -> Hints:
+    def wake_ups(self) -> "Hints":
         """Subscribe to notifications for the mover."""
+        from delayq.redis.worker.hints import Hints
+
         return Hints(self._address, self._keys.wake)
 
-    def worker_registry(self) -> RedisWorkerRegistry:
+    def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""
+        from delayq.redis.worker.worker_registry import RedisWorkerRegistry
+
         return RedisWorkerRegistry(self._supervisor_executor(), self._keys)
 
     def session(self, *, is_async: bool, routes: Routes) -> Session:
