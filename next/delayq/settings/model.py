@@ -101,6 +101,13 @@ class Settings(BaseSettings):
     grace: DurationMs = Field(
         default=25_000, ge=0, description="How long running jobs may continue after a worker is asked to stop."
     )
+    timeout_grace: DurationMs = Field(
+        default=2_000,
+        ge=0,
+        le=3_600_000,
+        description="How long a job may go on after its timeout or a cancel has interrupted it. Then its process is "
+        "killed. At most 1h.",
+    )
     max_payload: Annotated[int, Unit("bytes")] = Field(
         default=DEFAULTS.max_payload, ge=1, description="Maximum size of the payload of a job, as JSON."
     )

@@ -84,14 +84,9 @@ def run_child(
 
 
 def _listen_to_signals(child: Child, runner: JobRunner) -> None:
-    """Connect the signals.
-
-    On TERM, re-raise the interruption in a job that swallowed the first one; otherwise shut down gracefully.
-    """
+    """Let TERM shut the child down gracefully, and let the watchdog interrupt handlers in the main thread."""
 
     def on_term(*_: object) -> None:
-        if runner.inline is not None:
-            runner.inline.raise_again()
         child.stopping = True
         runner.wake()
 

@@ -68,8 +68,7 @@ class ChildProcess:
     `jobs_left`: how many jobs it may still run; None = any number. `consumer`: its consumer name in the backend.
     `process_id`: None while no process runs. `fork_at`: earliest time of the next fork. `is_settled`: the jobs of the
     last process were settled. `end_by`: when the process is killed even if jobs run that are not overdue. `ending`:
-    why it was killed. `killed_for`: the overdue jobs that were the reason. `warned`: the overdue jobs for which it got
-    TERM.
+    why it was killed. `killed_for`: the overdue jobs that were the reason.
     """
 
     slots: SlotTable
@@ -83,7 +82,6 @@ class ChildProcess:
     end_by: float | None = None
     ending: Ending | None = None
     killed_for: set[EntryKey] = field(default_factory=set)
-    warned: set[EntryKey] = field(default_factory=set)
 
     def kill(self, ending: Ending, killed_for: set[EntryKey]) -> None:
         """Kill the process, and the processes that its handlers started."""
@@ -143,7 +141,7 @@ class Children:
                 child.consumer = consumer_name(self._host)
                 child.started_at = now
                 child.end_by = child.ending = None
-                child.killed_for, child.warned = set(), set()
+                child.killed_for = set()
                 child.process_id = fork(
                     partial(self._main, child.consumer, child.slots, child.jobs_left), title="delayq-child"
                 )

@@ -38,7 +38,10 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
         backend.check()
     backend.prepare()
 
-    roles: list[Role] = [LeaseRenewal(keeper, lease=lease), Timeouts(is_single=options.is_single)]
+    roles: list[Role] = [
+        LeaseRenewal(keeper, lease=lease),
+        Timeouts(is_single=options.is_single, grace=options.timeout_grace),
+    ]
     workers = backend.worker_registry()
     if workers is not None:
         roles.append(Heartbeat(workers, queues, now_ms=keeper.now_ms, host=options.name))

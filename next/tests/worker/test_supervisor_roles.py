@@ -44,7 +44,6 @@ class ChildUnderTest:
             self.sent.append(number)
 
         monkeypatch.setattr(children_module, "send", send)
-        monkeypatch.setattr(timeouts_module, "send", send)
         monkeypatch.setattr(timeouts_module, "is_stopped", lambda process_id: self.is_stopped)
 
     def hold(self, *states: SlotState, limit: float = 0.0) -> list[Delivery]:
@@ -161,20 +160,22 @@ def test_an_order_to_stop_is_not_heeded_by_the_next_job_of_the_slot(
 # -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_alone_in_its_child_is_warned_and_then_killed(child: ChildUnderTest) -> None:
-    (job_1,) = child.hold(SlotState.RUNNING, limit=child.clock() + 10)
-    role = Timeouts(is_single=True)
-    for _ in range(30):
-        role.step([child.process], child.clock())
+@pytest.mark.parametrize("grace", [0, 2, 60])
+def test_a_job_alone_in_its_child_is_killed_after_the_grace(child: ChildUnderTest, grace: float) -> None:
+    limit = child.clock() + 10
+    (job_1,) = child.hold(SlotState.RUNNING, limit=limit)
+    role = Timeouts(is_single=True, grace=grace)
+    while child.process.ending is None:
         child.clock.now += 0.5
-    assert child.sent == [signal.SIGTERM, signal.SIGKILL]
+        role.step([child.process], child.clock())
+    assert (child.sent, child.clock()) == ([signal.SIGKILL], limit + grace)
     assert (child.process.ending, child.process.killed_for) == (Ending.TIMEOUT, {job_1.key})
 
 
 def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_time(child: ChildUnderTest) -> None:
     child.hold(SlotState.RUNNING, SlotState.RUNNING)
     child.slots.set_limit(0, child.clock() + 1)
-    role = Timeouts(is_single=False)
+    role = Timeouts(is_single=False, grace=2)
     child.clock.now += 4
     role.step([child.process], child.clock())
     assert (child.slots.stop_order(), child.process.ending) == (Stop.DRAIN, None)
@@ -189,7 +190,7 @@ def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_ti
 def test_a_cancelled_job_that_goes_on_is_killed_for_that(child: ChildUnderTest) -> None:
     (job_1,) = child.hold(SlotState.RUNNING)
     child.slots.cancel(job_1.key)
-    role = Timeouts(is_single=True)
+    role = Timeouts(is_single=True, grace=2)
     for _ in range(6):
         role.step([child.process], child.clock())
         child.clock.now += 0.5
@@ -200,7 +201,7 @@ def test_a_frozen_child_is_no_timeout(child: ChildUnderTest) -> None:
     child.hold(SlotState.RUNNING, limit=child.clock() + 1)
     child.is_stopped = True
     child.clock.now += 4
-    Timeouts(is_single=True).step([child.process], child.clock())
+    Timeouts(is_single=True, grace=2).step([child.process], child.clock())
     assert child.process.ending is Ending.FROZEN
 
 
@@ -208,7 +209,7 @@ def test_a_standstill_of_the_worker_moves_all_deadlines(child: ChildUnderTest) -
     child.hold(SlotState.RUNNING, limit=child.clock() + 10)
     child.clock.now += 100
     child.slots.extend_deadlines(95)
-    Timeouts(is_single=True).step([child.process], child.clock())
+    Timeouts(is_single=True, grace=2).step([child.process], child.clock())
     assert child.process.ending is None
 
 

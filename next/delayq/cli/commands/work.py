@@ -140,6 +140,7 @@ def work(
         processes=1 if once else processes,
         threads=1 if once else threads,
         grace=settings.grace / 1000,
+        timeout_grace=settings.timeout_grace / 1000,
         max_jobs=1 if once else max_jobs,
         max_time=_seconds(max_time, "max_time"),
         memory=None if memory is None else memory * 1_000_000,

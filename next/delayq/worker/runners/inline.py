@@ -26,7 +26,6 @@ class InlineRunner:
         self._current: JobInFlight | None = None
         self._pending: tuple[JobInFlight, JobInterrupted] | None = None
         self._is_armed = False
-        self._may_raise_again = False
 
     def listen(self) -> None:
         """Install the signal handler. Python allows this only in the main thread."""
@@ -42,16 +41,6 @@ class InlineRunner:
         self._pending = (job, error)
         signal.pthread_kill(threading.main_thread().ident or 0, WAKE_SIGNAL)
 
-    def raise_again(self) -> None:
-        """Raise the interruption once more, if the job caught the first one and still runs.
-
-        Call this from a signal handler in the main thread.
-        """
-        pending = self._pending
-        if self._may_raise_again and pending is not None and pending[0] is self._current:
-            self._may_raise_again = False
-            raise pending[1]
-
     def close(self) -> None:
         """Do nothing, because this runner has no thread of its own."""
 
@@ -59,13 +48,12 @@ class InlineRunner:
         pending = self._pending
         if self._is_armed and pending is not None and pending[0] is self._current:
             self._is_armed = False
-            self._may_raise_again = True
             raise pending[1]
 
     def _guarded(self, job: JobInFlight, attempt: Attempt) -> tuple[Any, BaseException | None]:
         """Return the result or the error of an attempt.
 
-        The blocks are nested, because a second interruption may come while the first one is being caught.
+        The blocks are nested, because the interruption may come while an error of the handler is being caught.
         """
         result: Any = None
         error: BaseException | None = None
@@ -77,7 +65,6 @@ class InlineRunner:
                     result = attempt.call()
                 finally:
                     self._is_armed = False
-                    self._may_raise_again = False
             except BaseException as raised:
                 error = raised
         except BaseException as raised:
