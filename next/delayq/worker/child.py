@@ -305,7 +305,7 @@ class Child:
         """Start waiting jobs while threads are free."""
         while not self.is_ending():
             job = self._next_job()
-            if job is None:
+            if job is None or self._are_jobs_used_up():
                 return
             now = self._clock()
             oldest = now - self._lease * 2 / 3
@@ -315,6 +315,13 @@ class Child:
                 self._runner.execute(job)
                 if self._rest:
                     self._sleep(self._rest)
+
+    def _are_jobs_used_up(self) -> bool:
+        """Return True if the running jobs are the last ones that this child may run.
+
+        More jobs may wait, because one read of several queues can bring a job of each. They are handed back.
+        """
+        return self._jobs_left is not None and (self._slots.finished() + self._in_flight.running() >= self._jobs_left)
 
     def _read_again(self, oldest: float) -> None:
         """Re-read the pending jobs, and forget waiting jobs that were not among them.

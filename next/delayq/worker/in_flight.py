@@ -312,6 +312,11 @@ class InFlight:
         with self.lock:
             return bool(self._finished)
 
+    def running(self) -> int:
+        """Return the number of running jobs."""
+        with self.lock:
+            return len(self._running)
+
     def is_running(self) -> bool:
         """Return True if a job is running."""
         with self.lock:

@@ -3,6 +3,7 @@
 import pytest
 
 from delayq.backends.protocol import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.core.errors import OutcomeUnknown
 from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
@@ -58,3 +59,19 @@ def test_a_supervisor_stops_a_killed_job_that_was_asked_to_stop(queue: QueueOnSe
     assert keeper.settle_after_death([], [], [], [settle(job)]) == []
     assert queue.state_of("one") == "absent"
     assert [row.ended for row in queue.read_outbox().rows] == ["cancelled"]
+
+
+def test_a_lost_read_of_a_lower_queue_loses_no_answer(
+    queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = queue.reserve("one")
+    executor = Executor(BlockingLeaf(Address(url)))
+    consumer = RedisConsumer(executor, queue.keys, ["orders", "lower"], Options(), name=OURS)
+    consumer.open()
+    trip = consumer.begin([Acked("orders", job.id, job.entry)], 10)
+
+    def lose(*_: object) -> None:
+        raise OutcomeUnknown("the reply was lost")
+
+    monkeypatch.setattr(consumer, "_take", lose)
+    assert consumer.complete(trip) == ([SettleAnswer.SETTLED], [])

@@ -185,3 +185,12 @@ def test_a_free_place_beside_long_jobs_is_used_for_what_it_can_run_soon() -> Non
     child.child.step()
     assert child.consumer.ready == []
     assert len(child.running) == 4
+
+
+def test_no_more_jobs_start_than_the_child_may_run() -> None:
+    """One read of several queues can bring a job of each queue."""
+    child = ThreadedChild()
+    child.child._jobs_left = 2
+    child.take(1, 2, 3)
+    child.steps(3)
+    assert child.running == ["job-0", "job-1"]

@@ -10,6 +10,7 @@ A queue that refuses a call, for example because a key was damaged, rests for a 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -130,7 +131,8 @@ class RedisConsumer:
         if trip.reading:
             self._keep_state(read[1:])
             taken = self._taken([trip.reading], read[:1])
-            taken += self._take(trip.lower, trip.limit - len(taken))
+            with suppress(BackendError):  # the next call raises it too; the answers above must not get lost with it
+                taken += self._take(trip.lower, trip.limit - len(taken))
 
         answers: list[int | BackendError] = [NOT_SETTLED] * trip.settled
         for settling, outcome in zip(trip.settling, settled, strict=True):
