@@ -33,6 +33,7 @@ DIFFERENCES: Final = (
     "- promote, mend: a history of more than nine failures is cut",
     "- outbox: `todo` rows are gone, so `finish` is compared only without followers; rows have no stamps",
     "- release, fail: a job that was asked to stop is answered 2, so these scripts are compared without stop requests",
+    "- promote: a pause with an end is answered by the time until this end, not by -3",
     "- ack: `alone` = 2, for stopped jobs, is new; tests/scripts/test_settle.py has its tests",
     "- texts of refusals",
 )
@@ -128,6 +129,8 @@ def test_both_editions_agree(ours: Side, theirs: Side) -> None:
                 side.append_garbage("id", "odd", "note", "foreign")
         ours_answer = comparable(step, ask_ours(ours, step))
         theirs_answer = comparable(step, ask_theirs(theirs, step))
+        if script == "promote" and theirs_answer != "error" and theirs_answer[2] == -3:
+            ours_answer = [*ours_answer[:2], -3, *ours_answer[3:]]
         where = f"call {number} of seed {SEED}: {step}, after {plain} at {drawing.time_us}"
         assert ours_answer == theirs_answer, where
         mine, other = ours.dump(), theirs.dump()

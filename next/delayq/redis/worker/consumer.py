@@ -150,12 +150,12 @@ class RedisConsumer:
         """
         queues = self._readable()
         if len(queues) < len(self._queues):
-            timeout = min(timeout, PAUSED_WAIT)
+            timeout = min(timeout, PAUSED_WAIT, self._switches.seconds_to_end(self.now_ms()))
         if not queues:
             drive(self._executor.sleep(timeout))
             self._read_switches()
             return []
-        requests: list[Call[Any]] = [calls.wait_new(self._keys, queues, self.name, int(timeout * 1000))]
+        requests: list[Call[Any]] = [calls.wait_new(self._keys, queues, self.name, max(int(timeout * 1000), 1))]
         try:
             outcome, *state = drive(self._executor.run_all([*requests, *self._state_calls()], block=timeout))
         except WokenUp:

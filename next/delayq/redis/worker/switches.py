@@ -3,6 +3,7 @@
 Operators set them in Redis, and workers read them together with their jobs.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -46,6 +47,11 @@ class SwitchReader:
                 self._paused_until.pop(queue, None)
             elif not isinstance(until, BackendError):
                 self._paused_until[queue] = until
+
+    def seconds_to_end(self, now_ms: int) -> float:
+        """Return the seconds until the next pause ends by itself, or infinity."""
+        ends = [until for until in (*self._paused_until.values(), *self._all_until) if until > now_ms]
+        return (min(ends) - now_ms) / 1000 if ends else math.inf
 
     def at(self, now_ms: int) -> Switches:
         """Return the switches that are in force at this time. A pause whose end is 0 has no end."""
