@@ -142,6 +142,24 @@ def test_sigterm_lets_what_runs_finish(
     assert (stats.ready, stats.reserved) == (1, 0)
 
 
+@pytest.mark.parametrize(("before", "ended"), [((), True), (("nohup",), False)], ids=["terminal", "nohup"])
+def test_a_hangup_stops_a_worker_unless_it_is_ignored(
+    start: Start, client: DelayQ, tmp_path: Path, *, before: tuple[str, ...], ended: bool
+) -> None:
+    worker, log = start(before=before), tmp_path / "log"
+    client.schedule("slow", {"path": str(log), "seconds": 0.4}, queue="q")
+    wait_until(lambda: len(lines(log)) == 1)
+    worker.send_signal(signal.SIGUSR1)
+    worker.send_signal(signal.SIGHUP)
+    if not ended:
+        wait_until(lambda: len(lines(log)) == 2)
+        client.schedule("slow", {"path": str(log), "seconds": 0}, queue="q")
+        wait_until(lambda: len(lines(log)) == 4)
+        worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=20) == 0
+    assert lines(log)[-1] == "ended"
+
+
 def test_what_runs_at_the_end_of_the_grace_is_handed_back_without_an_attempt(
     start: Start, client: DelayQ, tmp_path: Path
 ) -> None:

@@ -12,6 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+
+def is_ignored(number: int) -> bool:
+    """Return True if the process ignores a signal, as `nohup` makes it ignore HUP."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
 WATCHED: Final = {
     signal.SIGTERM,
     signal.SIGINT,
@@ -19,6 +25,7 @@ WATCHED: Final = {
     signal.SIGUSR2,
     signal.SIGCONT,
     signal.SIGCHLD,
+    *([] if is_ignored(signal.SIGHUP) else [signal.SIGHUP]),
 }
 """Signals that the supervisor waits for. They are blocked, so that they arrive only while the supervisor waits."""
 

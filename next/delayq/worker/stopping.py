@@ -31,7 +31,7 @@ If a quarter of the grace period is less than this, it is raised at the start of
 SECOND_SIGNAL_AFTER: Final = 2.0
 """If the same signal comes again, at least this many seconds after the first, the worker exits at once."""
 
-STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 class Stopping:
@@ -72,7 +72,7 @@ class Stopping:
         return self._end_at is not None and self._clock() >= self._end_at
 
     def on_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
-        """React to a signal: USR2 pauses the worker, CONT resumes it, and TERM, INT and QUIT shut it down."""
+        """React to a signal: USR2 pauses the worker, CONT resumes it, and TERM, INT, QUIT and HUP shut it down."""
         if number == signal.SIGUSR2:
             _pause(children, True)
         elif number == signal.SIGCONT and not self.is_stopping:

@@ -67,6 +67,8 @@ class Supervisor:
 
     def run(self) -> int:
         """Run turns until the worker has to stop and its children have ended. Return the exit code."""
+        if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # its default would end the worker without a log line
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
             self.turn()

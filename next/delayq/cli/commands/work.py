@@ -29,6 +29,7 @@ from delayq.jobs.application import (
 )
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
+from delayq.worker.forking import is_ignored
 from delayq.worker.options import WorkerOptions
 from delayq.worker.sidecar import move as run_mover
 from delayq.worker.sidecar import move_once
@@ -111,9 +112,9 @@ def work(
 
     delayq work --app shop.jobs
 
-    Signals: TERM, INT and QUIT stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
-    pauses the worker, CONT resumes it. Exit codes: 0 stopped in good order, 5 Redis unreachable, 6 refused for safety,
-    130 stopped at once.
+    Signals: TERM, INT, QUIT and HUP stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
+    pauses the worker, CONT resumes it, and USR1 is ignored. Exit codes: 0 stopped in good order, 5 Redis unreachable, 6
+    refused for safety, 130 stopped at once.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
@@ -191,8 +192,9 @@ def move(
         else:
             print_text(f"{several(moved, 'job')} moved")
         return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if not is_ignored(number):  # as nohup does with HUP
+            signal.signal(number, lambda *_: sys.exit(0))
     _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
     run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
 
