@@ -29,6 +29,9 @@ SUSPENDED_AFTER: Final = 1.0
 All deadlines are then extended by the delay, because the handlers did not run either.
 """
 
+LONGEST_STEP: Final = 2.0
+"""The time of a step while the backend does not answer, in seconds. A much longer step was suspended, too."""
+
 
 class Role(Protocol):
     """One task that the supervisor performs for its children on every turn."""
@@ -126,26 +129,34 @@ class Supervisor:
         """Sleep for a tick, or until a signal comes. If the sleep took much longer, extend all deadlines."""
         started = self._clock()
         number = wait_for_signal(self._tick)
-        late = self._clock() - started - self._tick
-        if late > SUSPENDED_AFTER:
-            logger.warning("the worker was suspended for %.1f s; all deadlines were extended by that much", late)
-            for child in self._children.all:
-                child.slots.extend_deadlines(late)
+        self._note_suspension(self._clock() - started - self._tick)
         for child in self._children.all:
             child.slots.count_turn()
         if number is not None:
             self._stopping.on_signal(number, self._children.all)
+
+    def _note_suspension(self, late: float) -> None:
+        """Extend all deadlines by a delay in seconds, if it is so long that the worker was suspended."""
+        if late > SUSPENDED_AFTER:
+            logger.warning("the worker was suspended for %.1f s; all deadlines were extended by that much", late)
+            for child in self._children.all:
+                child.slots.extend_deadlines(late)
 
     def _try(self, name: str, step: Callable[[], object]) -> bool:
         """Run a step, log its failure, and return True if it did not fail.
 
         A step that had nothing to do returns False, which does not count as recovery from an outage.
         """
+        started = self._clock()
         try:
             result = step()
         except Exception as error:
             self._outages.tell(f"the step {name!r} of the supervisor failed", error)
             return False
+        finally:
+            took = self._clock() - started
+            if took > LONGEST_STEP + SUSPENDED_AFTER:
+                self._note_suspension(took)
         if result is not False:
             self._outages.is_over(f"the step {name!r} of the supervisor failed")
         return True

@@ -33,6 +33,18 @@ def supervisor_with(*roles: FakeRole) -> Supervisor:
     return Supervisor(children, Sidecar(None), Stopping(WorkerOptions()), alive=roles, ended=FakeRole())
 
 
+class SlowRole:
+    """A role whose step takes a time on the clock of the test."""
+
+    def __init__(self, clock: list[float], seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def step(self, children: Sequence[ChildProcess], now: float) -> bool:
+        self._clock[0] += self._seconds
+        return True
+
+
 def test_a_step_that_was_not_due_does_not_end_an_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,3 +65,15 @@ def test_a_step_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     other = FakeRole(True)
     supervisor_with(FakeRole(ValueError("why")), other).turn()
     assert other._answers == []
+
+
+@pytest.mark.parametrize(("seconds", "extended"), [(2.0, 0.0), (5.0, 5.0)], ids=["slow backend", "suspended"])
+def test_deadlines_are_extended_if_the_worker_is_suspended_during_a_step(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, extended: float
+) -> None:
+    monkeypatch.setattr(supervisor_module, "reap", lambda: [])
+    time, slots = [100.0], SlotTable(["q"], clock=lambda: 100.0)
+    children = Children(lambda name, slots, jobs: 4242, lambda: slots, processes=1, max_jobs=None)
+    role, stopping = SlowRole(time, seconds), Stopping(WorkerOptions())
+    Supervisor(children, Sidecar(None), stopping, alive=[role], ended=FakeRole(), clock=lambda: time[0]).turn()
+    assert 100.0 - slots.now() == extended
