@@ -1,10 +1,13 @@
 """`show` and `list` as people read them."""
 
+import json
+
 import pytest
 import redis
 
 from delayq import DelayQ
 from delayq.core import failure
+from delayq.core.errors import UnreadableEnvelope
 from delayq.redis.keys import Keys
 from tests.cli.conftest import Run, Tell
 from tests.support.queue import QueueOnServer
@@ -76,3 +79,26 @@ def test_jobs_are_listed_by_tag(run: Run, client: DelayQ) -> None:
     listed = [line.split()[0] for line in run("list", "--tag", "web").stdout.splitlines()[1:]]
     assert listed == ["a", "b"]
     assert [line.split()[0] for line in run("list", "--tag", "vip").stdout.splitlines()[1:]] == ["a"]
+
+
+@pytest.mark.parametrize("payload", ["1e400", "9" * 5000], ids=["too large a float", "too many digits"])
+def test_a_payload_that_python_cannot_read_is_listed_as_text_beside_the_others(
+    run: Run, client: DelayQ, server: redis.Redis, payload: str
+) -> None:
+    for job_id, data in (("good", "[]"), ("damaged", '"HERE"')):
+        run("schedule", "order.close", "--id", job_id, "--in", "1h", "--data", data)
+    jobs = Keys("delayq").of_queue("default", "jobs")
+    server.hset(jobs, "damaged", str(server.hget(jobs, "damaged")).replace('"HERE"', payload))
+    rows = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
+    assert {row["id"]: row["data"] for row in rows} == {"good": [], "damaged": payload}
+    assert rows_of(run("show", "damaged").stdout)["data"].strip('"') == payload
+    info = client.get("damaged")
+    assert info is not None
+    with pytest.raises(UnreadableEnvelope, match="The payload of job 'damaged' cannot be read"):
+        info.data  # noqa: B018 — the property raises
+
+
+def test_a_counter_that_is_no_number_is_shown_as_none(run: Run, server: redis.Redis) -> None:
+    run("schedule", "order.close", "--id", "order-42", "--in", "1h")
+    server.hset(Keys("delayq").of_queue("default", "recoveries"), "order-42", "many")
+    assert json.loads(run("show", "order-42", "--json").stdout)["recoveries"] == 0

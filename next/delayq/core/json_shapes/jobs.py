@@ -6,6 +6,7 @@ from typing import Any, Self
 import msgspec
 
 from delayq.core.envelope import ABSENT
+from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure_groups import FailedGroup
 from delayq.core.json_shapes.answers import JobIdShape
 from delayq.core.json_shapes.members import members_of, time_text
@@ -50,7 +51,7 @@ class JobShape:
             due=time_text(job.due_ms),
             attempts=job.attempts,
             tries=envelope.tries if envelope else None,
-            data=job.data,
+            data=_payload(job),
             tags=(envelope.tags if envelope else None) or [],
             encrypted=envelope is not None and envelope.encrypted is not ABSENT,
             created_ms=created_ms,
@@ -118,6 +119,14 @@ class FullJobShape(FailedJobShape):
             cancel_asked=time_text(job.cancel_asked_ms),
             progress=job.progress,
         )
+
+
+def _payload(job: JobInfo) -> Any:
+    """Return the payload; or its text, if it cannot be decoded."""
+    try:
+        return job.data
+    except UnreadableEnvelope:
+        return bytes(job.envelope.data).decode("utf-8", "replace") if job.envelope else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,16 +121,16 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
         state=state,
         raw=raw,
         envelope=_envelope(raw),
-        due_ms=_time(due),
-        failed_ms=_time(ended_at) if state == "failed" else None,
-        forget_ms=_time(ended_at) if state == "completed" else None,
+        due_ms=_number(due),
+        failed_ms=_number(ended_at) if state == "failed" else None,
+        forget_ms=_number(ended_at) if state == "completed" else None,
         failure=failures.decode(failure) if state != "completed" else None,
         result=_json(result),
-        recoveries=int(recoveries),
+        recoveries=_number(recoveries) or 0,
         entry=entry.decode(),
         consumer=consumer.decode(),
-        idle_ms=_time(idle),
-        cancel_asked_ms=_time(asked),
+        idle_ms=_number(idle),
+        cancel_asked_ms=_number(asked),
         progress=_json(progress),
     )
 
@@ -142,9 +142,9 @@ def _listed(queue: str, state: State, job_id: bytes, time: bytes, raw: bytes) ->
         state=state,
         raw=raw,
         envelope=_envelope(raw),
-        due_ms=_time(time) if state not in ("failed", "completed") else None,
-        failed_ms=_time(time) if state == "failed" else None,
-        forget_ms=_time(time) if state == "completed" else None,
+        due_ms=_number(time) if state not in ("failed", "completed") else None,
+        failed_ms=_number(time) if state == "failed" else None,
+        forget_ms=_number(time) if state == "completed" else None,
     )
 
 
@@ -170,8 +170,8 @@ def _day_counts(day: int, row: dict[str, Any]) -> DayCounts:
     return DayCounts(format_instant(day * _DAY_MS)[:10], counters)
 
 
-def _time(reply: bytes) -> int | None:
-    """Read a score or a number of ms. Scores of other programs may be fractions or infinite."""
+def _number(reply: bytes) -> int | None:
+    """Read a score or a counter. Numbers of other programs may be fractions, infinite, or other text."""
     if not reply:
         return None
     try:
