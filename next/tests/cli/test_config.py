@@ -151,7 +151,7 @@ def test_verbose_shows_the_traceback_of_an_error(shop: Path, tell: Tell) -> None
 
 
 def test_quiet_leaves_out_that_a_server_was_started(project: Path) -> None:
-    quiet = run("-q", "stats")
+    quiet = run("-q", "schedule", "order.close", "--id", "order-42")
     assert (quiet.exit_code, quiet.stderr) == (0, "")
 
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
-from delayq.core.errors import ConfigError, InvalidInput, JobRunning
+from delayq.core.errors import BackendUnavailable, ConfigError, InvalidInput, JobRunning
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.url import Address
@@ -67,6 +67,14 @@ def test_the_first_command_starts_the_server_and_says_so_once(project: Path) -> 
     assert first.stderr == f"delayq: started the embedded server, data in {server_here().data_dir}\n"
     second = run("show", "order-42", "--json")
     assert (json.loads(second.stdout)["id"], second.stderr) == ("order-42", "")
+
+
+@pytest.mark.parametrize("words", ["stats", "cancel order-42", "list", "failed list", "pause", "workers"])
+def test_a_command_in_a_wrong_directory_creates_no_server(project: Path, words: str) -> None:
+    refused = run(*words.split()).exception
+    assert isinstance(refused, BackendUnavailable)
+    assert f"this project has no data: {server_here().data_dir} does not exist." in str(refused)
+    assert not server_here().data_dir.exists()
 
 
 def test_down_stops_the_server_and_keeps_its_data(project: Path) -> None:
