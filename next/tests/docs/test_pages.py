@@ -9,7 +9,7 @@ from tests.docs import commands_table
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
-PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "commands", "settings")
+PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "operations", "commands", "settings")
 
 
 @pytest.mark.parametrize("page", [*PAGES, "../README"])

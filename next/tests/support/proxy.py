@@ -14,17 +14,22 @@ class Proxy:
     """Passes everything on between clients and a server, and counts the replies.
 
     `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client; 0 = none.
+    `lose_all()`: it does so with every reply from now on.
     """
 
     def __init__(self, listener: socket.socket, server_path: str) -> None:
         self._listener = listener
         self._server_path = server_path
         self._left = 0
+        self._loses_all = False
         self.url = f"unix://{listener.getsockname()}"
         self.replies = 0
 
     def lose(self, n: int) -> None:
         self._left = n
+
+    def lose_all(self) -> None:
+        self._loses_all = True
 
     def serve(self) -> None:
         """Accept clients until the listener is closed."""
@@ -49,7 +54,7 @@ class Proxy:
             while data := _received(server):
                 reader.feed(data)
                 arrived = self._count(reader)
-                if 0 < self._left <= arrived:
+                if self._loses_all or 0 < self._left <= arrived:
                     self._left = 0
                     break
                 self._left = max(self._left - arrived, 0)
