@@ -30,8 +30,7 @@ SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 """How long, in seconds, a supervisor retries a failed Redis call: room for two tries."""
 
 SUPERVISOR_TRY_TIMEOUT: Final = 0.5
-"""How long one try of a call of a supervisor may take, in seconds. While a call waits, the supervisor does nothing else.
-"""
+"""Time limit of one try of a supervisor's call, in seconds. While a call waits, the supervisor does nothing else."""
 
 
 class RedisBackend:
@@ -67,8 +66,7 @@ class RedisBackend:
         load_all()
 
     def check(self) -> None:
-        """Raise UnsafeSetup if the server evicts keys when its memory is full. Without permission for INFO, do nothing.
-        """
+        """Raise UnsafeSetup if the server evicts keys when its memory is full. Do nothing if INFO is not permitted."""
         refuse_eviction(make_executor(self._address))
 
     def consumer(

@@ -53,7 +53,7 @@ class Timeouts:
         return True
 
     def _late_by(self, child: ChildProcess, view: SlotView) -> float:
-        """Return how many seconds ago a job should have ended, by its limit or a cancel; negative = it may still run."""
+        """Return how many seconds ago a job should have ended, by its limit or a cancel; negative = it may run on."""
         now = child.slots.now()
         late = now - view.limit if view.limit else -1.0
         if view.is_cancelled:

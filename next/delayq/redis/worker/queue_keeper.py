@@ -94,7 +94,7 @@ class RedisQueueKeeper:
         return repaired
 
     def _record(self, queue: str) -> None:
-        """Add the growth of the counters to the history of a queue. If Redis refuses the call, log this and continue."""
+        """Add the growth of the counters of a queue to its history. If Redis refuses this, log it and continue."""
         try:
             drive(self._executor.run(record_activity(self._keys, queue)))
             self._recorded[queue] = self._counted[queue]
