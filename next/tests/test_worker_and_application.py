@@ -364,7 +364,7 @@ def test_a_filter_of_the_application_that_raises_ends_no_process(work: Work, cli
 
 
 def test_an_application_without_a_job_is_told(work: Work) -> None:
-    assert "delayq: The module app declares no jobs, so all jobs wait. Is it the right module?\n" in work("")
+    assert "delayq: The module app declares no jobs, so this worker can run none. Is it the right module?\n" in work("")
 
 
 def test_jobs_of_a_new_release_wait_for_it(work: Work, client: DelayQ, tmp_path: Path) -> None:

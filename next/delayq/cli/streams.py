@@ -10,10 +10,10 @@ _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 
 class _DroppingStream(io.TextIOWrapper):
-    """A text stream that turns to /dev/null when its output cannot be written."""
+    """A text stream that writes to /dev/null from the first failed write on."""
 
     def write(self, text: str) -> int:
-        """Write text, or drop it."""
+        """Write text, or drop the text if it cannot be written."""
         try:
             return super().write(text)
         except OSError:
@@ -21,7 +21,7 @@ class _DroppingStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Write the buffered text, or drop it."""
+        """Write the buffered text, or drop the text if it cannot be written."""
         try:
             super().flush()
         except OSError:
@@ -36,7 +36,8 @@ class _DroppingStream(io.TextIOWrapper):
 def open_closed_streams() -> None:
     """Open closed standard streams as /dev/null.
 
-    Otherwise, the next opened file or socket would get their descriptors, and output would be written into it.
+    Otherwise, the next opened file or socket would get the descriptor of a closed stream, and output would be written
+    into this file or socket.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -49,9 +50,10 @@ def open_closed_streams() -> None:
 
 
 def drop_lost_output() -> None:
-    """From now on, drop output that cannot be written, because the exit code must report a change and not its output.
+    """From now on, drop output that cannot be written.
 
-    Streams that are not files, as in tests, stay as they are.
+    The exit code must report whether a change was made, and not whether the output could be written. Replaced streams,
+    as in tests, stay as they are.
     """
     for name, descriptor in _STREAMS.items():
         stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""Explains why a job has not run: derives reasons from the facts, the most important reason first."""
+"""Explains why a job has not run: derives reasons from facts about the job, its queue and the workers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,11 +11,17 @@ from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
 MOVER_SILENT_MS: Final = 30_000
-"""If no mover has served a queue for this long, no mover is running, because a mover serves each queue every 5 s."""
+"""If no mover has served a queue for this long, no mover seems to run, because a mover serves each queue every 5 s."""
+
+
+_STATE_WORDS: Final = {"leaving": "shutting down"}
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues."""
+    """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues.
+
+    `high_water`: maximum number of entries in the stream of a queue; further due jobs stay scheduled.
+    """
 
     job: JobInfo
     stats: QueueStats
@@ -29,7 +35,7 @@ class Reason(msgspec.Struct, frozen=True):
 
     * `code`: a short name, which stays the same in later releases.
     * `what`: the reason in one sentence.
-    * `next`: the next step for an operator; '' = wait.
+    * `next`: the next step for an operator; '' = no step is needed.
     """
 
     code: str
@@ -69,19 +75,19 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     idle_ms = job.idle_ms or 0
     if not job.consumer:
         yield Reason(
-            "acknowledged", "A consumer acknowledged it with a plain XACK.", "A janitor settles it within a minute."
+            "acknowledged", "A consumer acknowledged it with a plain XACK.", "A janitor settles it in its next check."
         )
     elif lease_ms and idle_ms > lease_ms:
         yield Reason(
             "lease-silent",
-            f"{job.consumer} holds it, but has not renewed its lease of {format_duration(lease_ms)} for "
+            f"{job.consumer} has it, but has not renewed its lease of {format_duration(lease_ms)} for "
             f"{rough_duration(idle_ms)}.",
             f"Start a worker, which redelivers it: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
         )
     else:
-        yield Reason("running", f"{job.consumer} holds it, and renewed its lease {rough_duration(idle_ms)} ago.")
+        yield Reason("running", f"{job.consumer} has it, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
-        yield Reason("stopping", f"A cancel asked it to stop at {format_instant(job.cancel_asked_ms)}.")
+        yield Reason("stopping", f"At {format_instant(job.cancel_asked_ms)}, a cancel asked it to stop.")
 
 
 def _switches(facts: Facts) -> Iterator[Reason]:
@@ -106,8 +112,9 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif "working" not in states:
-        what = f"No worker of the queue {queue} accepts jobs; they are {' or '.join(sorted(map(str, states)))}."
-        yield Reason("workers-idle", what, "Send them SIGCONT, or start another one.")
+        shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
+        what = f"No worker of the queue {queue} accepts jobs: all of them are {shown}."
+        yield Reason("workers-idle", what, "Send SIGCONT to the paused workers, or start another worker.")
 
 
 def _stuck(facts: Facts) -> Iterator[Reason]:
@@ -119,11 +126,11 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
     if in_stream >= facts.high_water:
         yield Reason(
             "high-water",
-            f"The stream is full: it holds {in_stream:,} jobs, and the limit is {facts.high_water:,}.",
+            f"The stream of the queue is full: it has {in_stream:,} jobs, and the limit is {facts.high_water:,}.",
             "Start more workers, or raise DELAYQ_HIGH_WATER.",
         )
     elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
-        what = f"No mover has served the queue {job.queue} for a while."
+        what = f"No mover has served the queue {job.queue} in the last {MOVER_SILENT_MS // 1000} s."
         yield Reason("no-mover", what, f"Start one: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.")
 
 
@@ -135,7 +142,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
         held = max(stats.reserved, announced)  # both may lag: workers announce running jobs only every few seconds
         what = f"It waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
-        yield Reason("ready", f"{what}, and its workers hold {held:,}.")
+        yield Reason("ready", f"{what} and up to {several(held, 'reserved job')}.")
         return
     left_ms = due_ms - stats.now_ms
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
@@ -143,7 +150,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     if UNKNOWN_SINCE in headers:
         yield Reason(
             "unknown-name",
-            f"The workers do not know the job name {job.name!r} or a field of its payload. The next try is due {when}.",
+            f"A worker did not know the job name {job.name!r} or a field of the payload. The next check is due {when}.",
             "Start a worker whose --app declares this job.",
         )
     elif job.attempts:

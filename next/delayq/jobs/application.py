@@ -1,4 +1,7 @@
-"""Loads the application of a worker: the module that declares the jobs, and the manager that this module may set."""
+"""Loads the application of a worker, and derives the settings and queues of the worker from it.
+
+The application is the module that declares the jobs. It may also set a manager, which has connections and routes.
+"""
 
 import sys
 from importlib import import_module
@@ -12,23 +15,26 @@ from delayq.manager import Connection, Manager, current_manager, manager_that_wa
 from delayq.settings.model import Settings
 
 _DJANGO: Final = (
-    "Django must be set up first: write a module with `import django; django.setup()` and then the import of the jobs, "
-    "and name that module."
+    "Django must be set up first. Write a module that calls `django.setup()` and then imports the jobs, and give this "
+    "module to --app."
 )
 _OF_CONNECTION: Final = frozenset({"url", "prefix", "queue", "connection", "connections", "routes"})
 _TRACEBACK: Final = "`delayq -v …` shows the traceback."
 
 
 def load_application(module: str) -> None:
-    """Import a module, which declares its jobs by that. The working directory comes first, as with `python -m`.
+    """Import a module, so that its jobs are declared. The working directory is added at the front of the import path.
 
-    Raises ConfigError for anything but success, also when the module ends the program.
+    Raises ConfigError if the import fails for any reason, also if the module calls `sys.exit`. KeyboardInterrupt is
+    passed on.
     """
     if "" not in sys.path:
         sys.path.insert(0, "")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
-            f"--app takes the name of a module, and {module!r} is none.", hint=_hint_for(module), field="app"
+            f"--app takes the name of a module, but {module!r} is not a module name.",
+            hint=_hint_for(module),
+            field="app",
         )
     try:
         import_module(module)
@@ -36,14 +42,14 @@ def load_application(module: str) -> None:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            hint = _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that holds it."
-            raise ConfigError(f"No module {module!r} is found.", hint=hint, field="app") from None
+            hint = _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that contains it."
+            raise ConfigError(f"The module {module!r} was not found.", hint=hint, field="app") from None
         raise ConfigError(
             f"The module {module!r} cannot be imported: {_sentence(error)}", hint=_TRACEBACK, field="app"
         ) from error
     except SystemExit as end:
-        said = f": {end.code}" if end.code not in (None, 0) else ""
-        raise ConfigError(f"The module {module!r} ended the program while it was imported{said}.", field="app") from end
+        code = "" if end.code is None else repr(end.code)
+        raise ConfigError(f"The module {module!r} called sys.exit({code}) while it was imported.", field="app") from end
     except BaseException as error:
         raise ConfigError(
             f"The module {module!r} cannot be imported: {type(error).__name__}: {_sentence(error)}",
@@ -53,11 +59,14 @@ def load_application(module: str) -> None:
 
 
 def settings_of_application(settings: Settings) -> Settings:
-    """Return the settings for a worker of the application that was loaded.
+    """Return the settings for a worker of the loaded application.
 
-    A manager that the application has set names its Redis. It counts when nothing else names one. Raises ConfigError
-    when something else names another: the worker would wait for jobs that go elsewhere. So do the other settings of the
-    manager, where options, variables and the settings file say nothing.
+    `settings`: the settings from options, variables and the settings file. If the application has set a manager, the
+    settings of the manager are used where `settings` sets nothing. If only the manager has a url, then url, prefix and
+    queue all come from the manager.
+
+    Raises ConfigError if both have a url, but not the same Redis and prefix, because the worker would then wait for
+    jobs that the application sends elsewhere.
     """
     manager = manager_that_was_set()
     if manager is None:
@@ -73,22 +82,27 @@ def settings_of_application(settings: Settings) -> Settings:
     if not backend_of(settings).shares_jobs_with(backend_of(said)):
         raise ConfigError(
             f"The worker would serve {_shown(settings)}, but the application sends its jobs to {_shown(said)}.",
-            hint="Give both the same: set DELAYQ_URL for both, or for neither.",
+            hint="Let the worker and the application use the same Redis and prefix: set DELAYQ_URL for both, or for "
+            "neither.",
             field="url",
         )
     return settings
 
 
 def share_settings(settings: Settings) -> None:
-    """Let the jobs of this process dispatch to the Redis of the worker, unless the application has set a manager."""
+    """Set a manager with these settings, unless the application has set one.
+
+    Jobs that handlers of this process dispatch then go to the Redis of the worker.
+    """
     if manager_that_was_set() is None:
         set_manager(Manager(settings))
 
 
 def queues_of_application() -> list[str]:
-    """List the queues of the jobs that the application sends to the Redis of the chosen connection, sorted.
+    """Return the sorted names of the queues to which the declared jobs go.
 
-    Without any job it is the default queue. Raises ConfigError for a connection that does not exist.
+    Jobs of connections to another Redis or prefix are left out. If no jobs are left, return only the default queue.
+    Raises ConfigError if a job or a route names a connection that does not exist.
     """
     manager = current_manager()
     chosen = manager.connection()
@@ -97,9 +111,10 @@ def queues_of_application() -> list[str]:
 
 
 def connections_elsewhere() -> list[str]:
-    """List the connections to another Redis, or another prefix, to which the application sends jobs, sorted.
+    """Return the sorted names of the connections to another Redis or prefix to which declared jobs go.
 
-    Their jobs need workers of their own.
+    The jobs of these connections need workers of their own. Raises ConfigError if a job or a route names a connection
+    that does not exist.
     """
     manager = current_manager()
     chosen = manager.connection()
@@ -116,7 +131,7 @@ def _destinations(manager: Manager) -> list[tuple[Connection, str]]:
 
 
 def _hint_for(given: str) -> str:
-    """Guess the module that was meant: of a path, or of a module and a name in it."""
+    """Return a hint with the module that the user probably meant by a path (shop/jobs.py) or by `module:name`."""
     path = PurePath(given.partition(":")[0].removesuffix(".py"))
     if path.is_absolute() and path.name.isidentifier():
         return f"Run delayq in the directory {path.parent}, and write --app {path.name}."

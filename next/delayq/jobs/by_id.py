@@ -1,4 +1,8 @@
-"""Operations on jobs of one class or function by id. Declaration and routes determine the queue and connection."""
+"""Finds and cancels jobs of one job class or function by id.
+
+The declaration of the job, the routes and the settings determine the connection and the queue. If this queue does not
+have the id, the other queues of the connection are searched, so that a wrong queue is not mistaken for an unknown job.
+"""
 
 from delayq.core.states import Answer
 from delayq.core.views import JobInfo
@@ -7,11 +11,15 @@ from delayq.manager import Connection, current_manager
 
 
 def _destination(name: str, options: JobOptions) -> tuple[Connection, str]:
+    """Return the connection and the queue to which the jobs of this name go now."""
     return current_manager().destination(name, queue=options.queue, connection=options.connection)
 
 
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
-    """Cancel a job in the queue of its name; raises FoundElsewhere when another queue has the id."""
+    """Cancel a job, and return the answer. `running`: cancel the job even if a worker has it.
+
+    Raises FoundElsewhere if another queue has the id, or if there are too many other queues to search.
+    """
     connection, queue = _destination(name, options)
     answer = connection.client.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
@@ -20,7 +28,7 @@ def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) ->
 
 
 async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
-    """Cancel a job, awaited; see `cancel_job`."""
+    """Do the same as `cancel_job`, in asyncio."""
     connection, queue = _destination(name, options)
     answer = await connection.aclient.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
@@ -29,7 +37,10 @@ async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: b
 
 
 def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
-    """Return a job in the queue of its name, or None; raises FoundElsewhere when another queue has the id."""
+    """Return what is known about a job, or None if no queue has the id.
+
+    Raises FoundElsewhere if another queue has the id, or if there are too many other queues to search.
+    """
     connection, queue = _destination(name, options)
     info = connection.client.get(job_id, queue=queue)
     if info is None:
@@ -38,7 +49,7 @@ def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
 
 
 async def afind_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
-    """Find a job, awaited; see `find_job`."""
+    """Do the same as `find_job`, in asyncio."""
     connection, queue = _destination(name, options)
     info = await connection.aclient.get(job_id, queue=queue)
     if info is None:

@@ -24,21 +24,21 @@ if TYPE_CHECKING:  # clients, which are made most often, need none of these
     from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 
 CHILD_RETRY_TIMEOUT: Final = 1.0
-"""How long, in seconds, a child retries a failed Redis call. Its loop calls again in any case."""
+"""How long, in seconds, a child retries a failed Redis call. The loop of the child repeats failed steps in any case."""
 
 SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 """How long, in seconds, a supervisor retries a failed Redis call: room for two tries."""
 
 SUPERVISOR_TRY_TIMEOUT: Final = 0.5
-"""How long one try of a supervisor may take, in seconds. While a call waits, no other role of the supervisor acts."""
+"""Time limit of one try of a supervisor's call, in seconds. While a call waits, the supervisor does nothing else."""
 
 
 class RedisBackend:
-    """The Backend of Redis and Valkey.
+    """Implements the protocol Backend with Redis or Valkey.
 
-    If the settings have no url, it uses the embedded server of the project. That server is found or started when the
-    first object is made. Methods raise ConfigError if the url cannot be used, and BackendUnavailable if the embedded
-    server does not start.
+    If the settings have no url, the embedded server of the project is used. It is found or started when its address is
+    first needed. Methods that need the address raise ConfigError if the url cannot be used, and BackendUnavailable if
+    the embedded server does not start.
     """
 
     has_loops = True
@@ -54,7 +54,7 @@ class RedisBackend:
         return self._address.masked
 
     def shares_jobs_with(self, other: Backend) -> bool:
-        """Return True if both use the same url and prefix."""
+        """Return True if both are Redis backends with the same url and prefix."""
         return isinstance(other, RedisBackend) and self._jobs_at == other._jobs_at
 
     def prepare(self) -> None:
@@ -66,7 +66,7 @@ class RedisBackend:
         load_all()
 
     def check(self) -> None:
-        """Raise UnsafeSetup if the server evicts keys when its memory is full."""
+        """Raise UnsafeSetup if the server evicts keys when its memory is full. Do nothing if INFO is not permitted."""
         refuse_eviction(make_executor(self._address))
 
     def consumer(
@@ -99,7 +99,7 @@ class RedisBackend:
         return RedisQueueKeeper(make_executor(self._address), self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> "Hints":
-        """Subscribe to notifications for the mover."""
+        """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
         return Hints(self._address, self._keys.wake)

@@ -1,4 +1,4 @@
-"""The time of the server, kept between two looks by the monotonic clock of this machine."""
+"""The time of the server. Between two reads of this time, the monotonic clock of this machine counts on."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,14 @@ READ_EVERY: Final = 60.0
 """Seconds after which the time of the server is read again."""
 
 MAX_DRIFT: Final = 1.0
-"""If the wall clock and the monotonic clock drift apart by more seconds, the machine was suspended or its clock was
-set. Then the time of the server is read again."""
+"""If the wall clock and the monotonic clock drift apart by more seconds, the machine was suspended, or its wall clock
+was set. Then the time of the server is read again."""
 
 
 class ServerClock:
-    """The time of the server: its last known time plus the monotonic time since.
+    """The time of the server: the last time that was read, plus the monotonic time that has passed since.
 
-    So a wall clock that is set while the process runs changes nothing.
+    So the time does not jump if the wall clock of this machine is set while the process runs.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class ServerClock:
         self._due_at = -1.0
 
     def set(self, server_ms: int) -> None:
-        """Note the present time of the server, in epoch ms."""
+        """Store the present time of the server, in epoch ms."""
         now = self._clock()
         self._ahead_ms = server_ms - now * 1000
         self._drift_base = self._wall_clock() - now
         self._due_at = now + READ_EVERY
 
     def expire(self) -> None:
-        """Have the time read again soon, because there was an outage: another server may answer now."""
+        """Let `is_due` return True, because after an outage, another server may answer."""
         self._due_at = -1.0
 
     def is_due(self) -> bool:

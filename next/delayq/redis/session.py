@@ -1,11 +1,11 @@
 """The session of a client: its connection to one server, with the names of keys, the options and the routes.
 
-All operations of a client use it. Besides sending calls, it
+All operations of a client use its session. Besides sending calls, a session
 
 * chooses the queue of a new job by the routes,
 * adds queues to the list of queues, where movers and janitors find them,
-* waits until a change is durable, if the options ask for that,
-* searches other queues for an id that the default queue does not have.
+* waits until a change is durable, which means on disk or on replicas, if the options ask for that,
+* searches other queues for an id that the default queue, or the queue of a declared job, does not have.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ T = TypeVar("T")
 NO_ROUTES: Final = Routes({})
 
 MAX_SEARCHED: Final = 200
-"""Maximum number of queues that are searched for an id if the caller named no queue."""
+"""Maximum number of other queues that are searched for an id."""
 
 CONFIRM_MS: Final = 1_500
-"""Longest time of WAIT and WAITAOF, in ms. It is shorter than the time limit of one try of a call."""
+"""Longest time of WAIT and WAITAOF, in ms."""
 
 
 class Session:
-    """The connection of one client to one server. Threads may share it; so may event loops, if it is async."""
+    """The session of one client. Threads may share a session. If its executor is async, event loops may share it."""
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, routes: Routes = NO_ROUTES, connection: str = ""
     ) -> None:
-        """`connection`: the name of this connection in the settings; '' = the default connection."""
+        """`connection`: the name of the connection in the settings; '' = settings without a named connection."""
         self.executor = executor
         self.keys = keys
         self.options = options
@@ -72,11 +72,11 @@ class Session:
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes a queue, and wait until it is as durable as the options ask.
 
-        `may_create`: the call may create its queue, so the queue is added to the list of queues, in the same round
-        trip, once per session. If Redis refuses this, the call is still sent, because a worker serves the queues of
+        `may_create`: the call may create its queue, so the queue is first added to the list of queues, once per
+        session. If Redis refuses to add the queue, the call is still sent, because a worker serves the queues of
         `--queue` without the list. The next such call tries to add the queue again.
 
-        Raises the errors of `Executor.run`, and NotConfirmed.
+        Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """
         if not may_create or queue in self._listed:
             if not self.options.durability.waits:
@@ -94,11 +94,11 @@ class Session:
         return value
 
     def list_again(self, queue: str) -> None:
-        """Add a queue to the list again with the next job, because it was removed from the list."""
+        """Add a queue to the list of queues again with the next job, because the queue was removed from the list."""
         self._listed.discard(queue)
 
     async def raise_if_elsewhere(self, job_id: str, *, queue: str | None = None) -> None:
-        """Raise FoundElsewhere if another queue has the job.
+        """Raise FoundElsewhere if another queue has the job, or if there are too many other queues to search.
 
         `queue`: the queue that was searched and does not have the job; None = the default queue. If Redis does not
         permit this user to read the list of queues, nothing is raised.
@@ -137,11 +137,11 @@ class Session:
             _warn_unlisted(queue, listed)
 
     async def _write_confirmed(self, call: Call[T], queue: str) -> T:
-        """Send a call, and on the same connection WAIT or WAITAOF, until its effect is as durable as asked.
+        """Send a call, and WAIT or WAITAOF on the same connection, to make sure that the effect is durable.
 
         If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
         may not be durable yet. So a mark is written after the call. If the script had to be loaded first, WAIT would
-        run before the script. So the script is sent as text.
+        run before the script. So the text of the script is sent.
         """
         durability = self.options.durability
         as_text = Call(call.words_with_text(), call.parse, call.repeatable)

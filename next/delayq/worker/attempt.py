@@ -2,7 +2,7 @@
 
 An attempt is one run of the handler of a job. This module reads the envelope (the job as JSON), checks whether the job
 may start, calls the handler, and turns the end of the attempt into an outcome and then into a settlement. The
-settlement is the value that reports the outcome to the backend. `core/outcome.py` makes the decision itself.
+settlement is the value that reports the outcome to the backend. `core/outcome.py` decides which outcome it is.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ logger: Final = logging.getLogger("delayq.worker")
 _STANDARD: Final = Policy()
 
 HOOK_LIMIT: Final = 60.0
-"""Time limit of the hook `failed`, in seconds, if the handler of the job may not start."""
+"""Time limit of the hook `failed` of a job whose handler may not start, in seconds."""
 
 
 class Attempt(msgspec.Struct, gc=False):
     """One attempt.
 
     `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
-    `context`: the context variables of the attempt. `refusal`: the job may not start and has failed, so only its hook
-    `failed` is called.
+    `context`: the context variables of the attempt. `refusal`: the outcome of a job that exceeds a limit; only the hook
+    `failed` of such a job is called; None = the handler is called.
     """
 
     delivery: Delivery
@@ -66,7 +66,7 @@ class Attempt(msgspec.Struct, gc=False):
     def call(self) -> Any:
         """Call a handler that is a plain function, in the context of this attempt.
 
-        If it returns an awaitable, for example because a decorator hides a coroutine function, await it here.
+        If the function returns an awaitable, for example because a decorator hides a coroutine function, await it here.
         """
         if self.refusal is not None:
             raise self.refusal.error
@@ -81,8 +81,8 @@ class Attempt(msgspec.Struct, gc=False):
 class Attempts:
     """Begins and ends attempts.
 
-    `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: the policy of jobs that
-    declare none. `rand`: returns numbers from 0 up to 1, for jitter.
+    `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: values for the parts of
+    a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     """
@@ -103,10 +103,11 @@ class Attempts:
         self._base = copy_context()
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
-        """Read a delivery. Return an attempt, or the settlement of a job that may not start.
+        """Read a delivery. Return an attempt, or a settlement if nothing is to be called.
 
         A job may not start if its envelope is unreadable, its handler is unknown, its payload does not fit, a cancel
-        asked it to stop, or one of its limits is exceeded.
+        asked it to stop, or one of its limits is exceeded. If a limit is exceeded and the job has a hook `failed`,
+        return an attempt that only calls the hook.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
@@ -140,8 +141,8 @@ class Attempts:
     def call_failed_hook(self, attempt: Attempt, outcome: Outcome) -> Awaitable[None] | None:
         """If the job has failed for good, call its hook `failed`. Return an awaitable if the hook is async.
 
-        This happens before the job is settled. If the process dies in between, the hook is called again later; in the
-        other order, it might never be called.
+        The hook is called before the job is settled. If the process dies between the two, the hook is called again
+        later. In the other order, the hook might never be called.
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
@@ -150,24 +151,25 @@ class Attempts:
         )
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
-        """Return the settlement of an attempt. `result`: the value that its handler returned."""
+        """Return the settlement of an attempt. `result`: the value that the handler returned."""
         return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
 
     def settle_broken(self, attempt: Attempt, outcome: Outcome | None, error: BaseException) -> Settlement:
-        """Return the settlement of an attempt after whose handler code of the application raised `error`.
+        """Return the settlement of an attempt in which application code raised `error` after the handler had ended.
 
-        Such code is a backoff function, the hook `failed`, or a result that is encoded. A failed job stays failed. Any
-        other job fails or is retried with this error, by the default backoff instead of a function.
+        Such code is a backoff function, the hook `failed`, or a method that the encoding of the result calls. A failed
+        job stays failed. Any other job is retried with this error, or fails if it has no attempts left. The default
+        backoff replaces a backoff function.
         """
         if isinstance(outcome, GiveUp):
             return self._settlement(attempt.delivery, attempt.envelope, outcome)
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
-        """Return the settlement of an attempt whose process was killed because of `error`.
+        """Return the settlement of an attempt whose process was killed. `error`: the reason, such as JobTimedOut.
 
-        The supervisor calls this, so no code of the application may run here. The default backoff therefore replaces a
-        backoff function of the job.
+        The supervisor calls this method, so no code of the application may run here. The default backoff therefore
+        replaces a backoff function of the job.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
@@ -189,7 +191,7 @@ class Attempts:
         return policy
 
     def _limit(self, policy: Policy) -> float | None:
-        """Return how many seconds an attempt may run, from its timeout and the deadline of the job; None = no limit."""
+        """Return how many seconds an attempt may run, by the timeout and the deadline of the job; None = no limit."""
         timeout = policy.timeout_ms / 1000 if policy.timeout_ms else None
         if policy.deadline_ms is None:
             return timeout

@@ -1,21 +1,24 @@
 """The loop of a child, the worker process that runs jobs: it fetches jobs, runs them, and settles them.
 
-To settle a job is to report the outcome of its attempt. Each step of the loop makes one round trip (called a trip) to
-the backend, for example Redis: it settles finished jobs and fetches new ones. While the reply is on its way, the child
-runs the jobs that it already has. It blocks on the backend only if it has no job at all.
+To settle a job is to report the outcome of its attempt. Each step of the loop makes at most one round trip (called a
+trip) to the backend, for example Redis. The trip settles finished jobs and fetches new ones. While its reply is on its
+way, the child runs the jobs that it already has. Only a child without jobs uses a blocking read to wait for new ones;
+otherwise the child waits only for the reply of its trip.
 
-A lease is how long a fetched job belongs to a child. Each job of the child has a slot, which is its entry in the memory
-that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The child keeps these
-rules:
+A lease is the time for which a fetched job belongs to a child. Each job of the child has a slot: the entry of the job
+in the memory that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The
+child keeps these rules:
 
-* Leases. The child starts a job only if the last read that delivered it was sent less than two thirds of a lease ago,
-  because otherwise the lease may have expired. If that read is older, the child re-reads its pending jobs before
-  starting any. This renews their leases and shows which jobs still belong to the child.
-* Lost replies. If a trip fails, the child does not know which jobs the backend delivered. It then reads its pending
-  jobs again. This is called a replay.
-* Suspects. A suspect is a job whose worker vanished (died, or lost its lease) at least twice while the job ran. For up
-  to one lease after a suspect gets its slot, the child takes no other jobs, so that the suspect can run alone. It
-  starts as soon as no other job runs, or beside the jobs that still run after that time.
+* Leases. The child starts a job only if the last read that delivered the job was sent less than two thirds of a lease
+  ago, because the child cannot see whether the supervisor renewed the lease in time, for example after both were
+  suspended. If that read is older, the child re-reads its pending jobs before it starts any. This renews their leases
+  and shows which jobs still belong to the child.
+* Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
+  pending jobs again. This is called a replay.
+* Suspects. A suspect is a job with at least two recoveries: its worker vanished (died, or lost its lease) at least
+  twice while the job was reserved. For up to one lease after a suspect gets its slot, the child takes no other jobs, so
+  that the suspect can run alone. The suspect starts as soon as no other job runs. If other jobs still run after one
+  lease, the suspect starts beside them.
 """
 
 import logging
@@ -40,13 +43,12 @@ IDLE_WAIT: Final = 5.0
 """Default of `idle_wait`, in seconds."""
 
 BUSY_WAIT: Final = 0.02
-"""Polling interval in seconds while the child has both running jobs and free threads.
-
-A thread of the child runs one job at a time.
+"""Polling interval in seconds: while the child has running jobs and may fetch more, while the child has no job but may
+not fetch (for example during a pause), and in `drain`.
 """
 
 LONGEST_PAUSE: Final = 2.0
-"""Longest pause in seconds between two tries during an outage. The first pause is at most a tenth of a second."""
+"""Longest pause in seconds before a failed step is repeated. The first pause is at most a tenth of a second."""
 
 UNREACHABLE: Final = "the backend cannot be reached"
 
@@ -55,7 +57,7 @@ class UnderWay(msgspec.Struct, frozen=True):
     """A trip that awaits its reply.
 
     `trip`: the object that the consumer returned. `finished`: the jobs that the trip settles. `limit`: maximum number
-    of jobs that it fetches. `sent_at`: when it was sent.
+    of jobs that the trip fetches. `sent_at`: time at which the trip was sent.
     """
 
     trip: Any
@@ -67,7 +69,7 @@ class UnderWay(msgspec.Struct, frozen=True):
 class Child:
     """The loop of one child process.
 
-    `lease`: shortest lease of its queues, in seconds. `jobs_left`: how many jobs it may run; None = any number.
+    `lease`: shortest lease of the queues, in seconds. `jobs_left`: how many jobs the child may run; None = any number.
     `rest`: pause before the next job starts, in seconds. `idle_wait`: longest wait for a job in one call, in seconds.
     """
 
@@ -104,7 +106,7 @@ class Child:
         """True after TERM."""
 
     def run(self) -> None:
-        """Run steps until the child has to end. Then let running jobs finish, hand back the others, and settle."""
+        """Run steps until the child has to end. Then let running jobs finish, settle them, and hand back others."""
         while not self.is_ending():
             try:
                 self.step()
@@ -116,14 +118,15 @@ class Child:
     def is_ending(self) -> bool:
         """Return True if no more jobs may start.
 
-        The causes are a stop order of the supervisor, TERM, the last permitted job, and a lack of memory.
+        The causes: the supervisor ordered a stop, TERM arrived, the permitted number of jobs has finished, a handler
+        raised MemoryError, or the process grew too large.
         """
         if self.stopping or self._in_flight.must_leave or self._slots.is_to_stop():
             return True
         return self._jobs_left is not None and self._slots.finished() >= self._jobs_left
 
     def step(self) -> None:
-        """Settle finished jobs and fetch new ones, and run jobs while the reply is on its way."""
+        """Settle finished jobs, fetch new ones, and run jobs while the reply is on its way."""
         self.complete()
         if self._must_replay or self._slots.take_replay():
             self._replay()
@@ -140,8 +143,8 @@ class Child:
     def drain(self) -> None:
         """Let running jobs finish, settle them, and hand back waiting jobs, without fetching or starting any.
 
-        This has no time limit of its own. While the worker is shutting down, the supervisor kills the child at the end
-        of the grace period.
+        `drain` has no time limit of its own. While the worker is shutting down, the supervisor kills the child at the
+        end of the grace period.
         """
         while True:
             try:
@@ -157,7 +160,8 @@ class Child:
         self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning(
-                "%d finished jobs were not settled, because their queues refused it; the supervisor tries once more",
+                "%d finished jobs were not settled, because their queues refused the call; the supervisor tries to "
+                "acknowledge those that have nothing to store, and to redeliver the others",
                 refused,
             )
 
@@ -167,7 +171,7 @@ class Child:
         self._complete(self._begin(limit=0))
 
     def hand_back(self, jobs: Sequence[JobInFlight]) -> None:
-        """Hand back jobs: return them to their queues without a start.
+        """Hand back jobs that were not started, which means to return them to their queues.
 
         Their slots become free even if the call fails. The next replay finds jobs that still belong to the child.
         """
@@ -190,9 +194,9 @@ class Child:
         self.hand_back(self._in_flight.take_late())
 
     def complete(self) -> None:
-        """Wait for the reply of the trip under way, if there is one, and act on it.
+        """Wait for the reply of the trip under way, if there is one: free settled jobs, and add new ones.
 
-        The main thread and the watchdog both call this, one at a time.
+        The main thread and the watchdog both call this method. A lock lets only one of them complete a trip at a time.
         """
         with self._trip_lock:
             under_way, self._under_way = self._under_way, None
@@ -222,7 +226,7 @@ class Child:
         self._outages.is_over(UNREACHABLE)
 
     def _room(self) -> int:
-        """Return how many jobs may be fetched now."""
+        """Return how many jobs may be fetched now: 0 during a pause, or while a suspect should run alone."""
         if self._is_blocked_by_suspect() or self._slots.is_paused():
             return 0
         room = self._in_flight.room()
@@ -282,7 +286,7 @@ class Child:
         self._add(taken, sent_at)
 
     def _replay(self) -> None:
-        """Read all pending jobs of this child, and so find jobs that were delivered in a reply that got lost."""
+        """Read all pending jobs of this child, to find jobs that were delivered in a lost reply."""
         sent_at = self._clock()
         # The lock prevents a second run of a job that the watchdog would settle between the read and `_add`.
         with self._in_flight.lock:
@@ -326,7 +330,8 @@ class Child:
     def _read_again(self, oldest: float) -> None:
         """Re-read the pending jobs, and forget waiting jobs that were not among them.
 
-        These jobs no longer belong to this child, and other workers may run them.
+        Forgotten jobs usually belong to other workers by now. If a job is missing only because its queue refused the
+        read, a later replay finds it again.
         """
         self.complete()
         self._replay()
@@ -337,8 +342,8 @@ class Child:
     ) -> None:
         """Free the slots of settled jobs, and keep the others, to settle them again.
 
-        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop, which are then settled
-        as stopped.
+        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop. The latter are then
+        settled as stopped.
         """
         if answers.count(SettleAnswer.SETTLED) == len(answers):
             self._in_flight.free([job for job, _ in finished])

@@ -24,7 +24,9 @@ from delayq.worker.start_up import when_reachable
 from delayq.worker.watchdog import Watchdog
 
 SHORTEST_FLUSH: Final = 1.0
-"""Shortest time limit for exit listeners and atexit hooks of a child, in seconds. A longer grace period replaces it."""
+"""Shortest time limit for the exit listeners and atexit hooks of a child, in seconds. The limit is the grace period, if
+that is longer.
+"""
 
 
 def run_child(
@@ -39,8 +41,9 @@ def run_child(
 ) -> int:
     """Run one child in a forked process until it has stopped, and return its exit code.
 
-    `name`: its consumer name in the backend. `slots`: its part of the memory shared with the supervisor. `jobs_left`:
-    how many jobs it may run; None = any number. `defaults`: options of jobs that declare none.
+    `name`: consumer name of the child in the backend. `slots`: its part of the memory shared with the supervisor.
+    `jobs_left`: how many jobs the child may run; None = any number. `defaults`: values for options that a job does not
+    declare.
     """
     atexit._clear()  # hooks that were registered before the fork belong to the parent
     wake_fd, signal_fd = os.pipe()
@@ -98,7 +101,8 @@ def _listen_to_signals(child: Child, runner: JobRunner) -> None:
 def _forget_signals() -> None:
     """In a process that a handler forks, undo the signal handlers of the worker, unless the application replaced them.
 
-    With them, TERM would not end the process, so `multiprocessing.Pool.terminate()` would hang.
+    With the signal handlers of the worker, TERM would not end the process, so `multiprocessing.Pool.terminate()` would
+    hang.
     """
     defaults: dict[int, Any] = {
         signal.SIGTERM: signal.SIG_DFL,
@@ -113,7 +117,7 @@ def _forget_signals() -> None:
 
 
 def _terminate_leftovers() -> None:
-    """Terminate processes that handlers left running, because multiprocessing would wait for them at the exit."""
+    """Terminate processes that handlers started with `multiprocessing`, because it would wait for them at the exit."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None:
         for process in multiprocessing.active_children():
@@ -123,9 +127,9 @@ def _terminate_leftovers() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
-    If they take longer than `seconds`, SIGALRM ends the process, and the stacks of its threads are written to stderr.
-    So a hook that hangs cannot delay the replacement of the child for longer. While the worker is shutting down, the
-    supervisor may kill the process sooner.
+    If listeners and hooks together take longer than `seconds`, the stacks of all threads are written to stderr, and
+    SIGALRM ends the process. So a hook that hangs cannot delay the replacement of the child for longer. While the
+    worker is shutting down, the supervisor may kill the process sooner.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     faulthandler.register(signal.SIGALRM, file=2, chain=True)

@@ -1,8 +1,8 @@
 """The child processes of a worker, as the supervisor sees them.
 
-The supervisor keeps a fixed number of children running: it forks a replacement for each child that has ended. If
-children die shortly after their start, the pause before a replacement grows, because a broken application would
-otherwise load the machine with forks.
+The supervisor keeps a fixed number of children running: it forks a replacement for each child that has ended, until
+the child has run its share of `max_jobs` or the worker shuts down. If children die shortly after their start, the pause
+before a replacement grows, because a broken application would otherwise load the machine with forks.
 """
 
 import logging
@@ -24,17 +24,17 @@ from delayq.worker.shared_memory import SlotTable, Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 FIRST_PAUSE: Final = 0.5
-"""Shortest pause before a dead process is replaced, in seconds."""
+"""Shortest pause before a process that died unexpectedly is replaced, in seconds."""
 
 LONGEST_PAUSE: Final = 30.0
-"""Longest pause before a dead process is replaced, in seconds."""
+"""Longest pause before a process that died unexpectedly is replaced, in seconds."""
 
 EARLY_DEATH: Final = 5.0
-"""A child that lived for at most this many seconds and finished no job died early, so its next pause is longer."""
+"""A child that dies unexpectedly, within this many seconds and without a finished job, dies early."""
 
 
 class Pause:
-    """The pause before a dead process is replaced. It doubles with each early death in a row."""
+    """The pause before a dead process is replaced. The pause doubles with each early death in a row."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE
@@ -65,10 +65,11 @@ class Ending(StrEnum):
 class ChildProcess:
     """One of the children of a worker. If its process ends, the replacement uses the same slots.
 
-    `jobs_left`: how many jobs it may still run; None = any number. `consumer`: its consumer name in the backend.
-    `process_id`: None while no process runs. `fork_at`: earliest time of the next fork. `is_settled`: the jobs of the
-    last process were settled. `end_by`: when the process is killed even if jobs run that are not overdue. `ending`:
-    why it was killed. `killed_for`: the overdue jobs that were the reason.
+    `jobs_left`: how many jobs the child may still run; None = any number. `consumer`: its consumer name in the backend.
+    `process_id`: None while no process runs. `fork_at`: earliest time of the next fork. `is_settled`: True if the jobs
+    of the last process were settled. `end_by`: time at which a process with an overdue job is killed, even if its other
+    jobs still run; None = not planned. `ending`: why the process was killed; None = it was not. `killed_for`: the
+    overdue jobs that were the reason.
     """
 
     slots: SlotTable
@@ -84,7 +85,7 @@ class ChildProcess:
     killed_for: set[EntryKey] = field(default_factory=set)
 
     def kill(self, ending: Ending, killed_for: set[EntryKey]) -> None:
-        """Kill the process, and the processes that its handlers started."""
+        """Kill the process group: the process, and the processes that its handlers started. The first call counts."""
         if self.process_id is not None and self.ending is None:
             self.ending = ending
             self.killed_for = killed_for
@@ -96,7 +97,7 @@ class ChildProcess:
         self.wake()
 
     def wake(self) -> None:
-        """Send a signal to the process, so that it reads its orders."""
+        """Send a signal to the process, so that a waiting child reads its orders."""
         if self.process_id is not None:
             send(self.process_id, WAKE_SIGNAL)
 
@@ -173,7 +174,8 @@ class Children:
 def consumer_name(host: str = "") -> str:
     """Return a new consumer name. `host` replaces the name of this machine.
 
-    The form is part of the contract, because a name of another form marks a plain consumer: a program without delayq.
+    Keep the form of the name. Consumers whose names have another form are treated as plain consumers (programs without
+    delayq).
     """
     host = (host or socket.gethostname()).replace(":", "-")
     return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"

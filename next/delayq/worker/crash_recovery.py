@@ -1,18 +1,18 @@
-"""Settles the jobs of dead children. This runs in the supervisor, which reads the slots that a child left behind.
+"""Settles the jobs of dead children. This module runs in the supervisor, which reads the slots of the dead child.
 
-A slot shows the state of one job, in memory shared with the supervisor. The backend lists the jobs that were delivered
-to the child and are not settled. The table shows the effect on each of these jobs. A recovery is a redelivery after a
-worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue at no cost. A
-finished job that must be settled in another way than by an acknowledgement is treated as a running job.
+A slot shows the state of one job, in the memory that child and supervisor share. The backend lists the jobs that were
+delivered to the child and are not settled. The table shows what happens to each of these jobs. A recovery is a
+redelivery after a worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue,
+which costs nothing. A finished job counts as running here if its result, retry or failure is not stored yet.
 
     finished, and only has to be acknowledged         acknowledged
     not started, or without a slot                    handed back
-    running when the child died unexpectedly          redelivered; this counts as a recovery
+    running when the child ended without a kill       redelivered; this counts as a recovery
     running, and the only reason for a kill           settled as timed out or as cancelled
     running, and one of several reasons for a kill    redelivered; this counts as a recovery
     running too long in a process that SIGSTOP froze  redelivered; this counts as a recovery
     running, but not a reason for the kill            handed back
-    running at the end of the grace period            handed back
+    running when the shutdown killed the child        handed back
 """
 
 import logging
@@ -27,7 +27,7 @@ from delayq.worker.shared_memory import SlotState
 logger: Final = logging.getLogger("delayq.worker")
 
 EndOfKilled = Callable[[Delivery, BaseException], Settlement]
-"""Returns the settlement of a job whose process was killed because of this job."""
+"""Returns the settlement of a job that was the only reason to kill its process. The error names the reason."""
 
 
 class CrashRecovery:
@@ -38,7 +38,7 @@ class CrashRecovery:
         self._end_of_killed = end_of_killed
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Settle the jobs of those children that died since the last step."""
+        """Settle the jobs of all dead children whose jobs are not settled yet."""
         ended = [child for child in children if child.process_id is None and not child.is_settled]
         for child in ended:
             self._settle(child)
@@ -48,11 +48,11 @@ class CrashRecovery:
     def _settle(self, child: ChildProcess) -> None:
         """Settle the pending jobs of a dead child until none is left, or until a call changes nothing.
 
-        One call may settle only a part, because calls are limited to a number of jobs and bytes.
+        One round may settle only a part of them, because calls are limited to a number of jobs and bytes.
         """
         states = {view.ref.key: view.state for view in child.slots.read()}
         before: set[EntryKey] = set()
-        # A child that shut down may have pending jobs too: they were delivered while it abandoned a read.
+        # A child that shut down may have pending jobs too, for example jobs whose queues refused to settle them.
         while pending := self._keeper.pending(child.consumer):
             keys = {delivery.key for delivery in pending}
             if keys == before:
@@ -79,8 +79,8 @@ class CrashRecovery:
                 vanished.append(delivery.ref)
         failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
         logger.warning(
-            "the child %s is gone; of its jobs, %d were acknowledged, %d were handed back, %d counted a recovery, "
-            "and %d timed out or were cancelled",
+            "the child %s has ended; of its pending jobs, the supervisor acknowledges %d, hands back %d, counts a "
+            "recovery for %d, and settles %d as timed out or cancelled",
             child.consumer,
             len(done),
             len(unstarted),
@@ -88,14 +88,14 @@ class CrashRecovery:
             len(decided),
         )
         for job in failed:
-            logger.error("job %s (queue %s) failed: too many workers vanished while they ran it", job.id, job.queue)
+            logger.error("job %s (queue %s) failed: its workers vanished too often", job.id, job.queue)
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for
 
 
 def _error_of(child: ChildProcess) -> JobInterrupted | None:
-    """Return the error of the job that was the only reason to kill a child. None = the job counts one recovery."""
+    """Return the error of the job that was the only reason to kill a child, or None if each job counts a recovery."""
     if len(child.killed_for) != 1:
         return None  # one of several jobs may have kept the others from ending
     if child.ending is Ending.TIMEOUT:

@@ -30,10 +30,10 @@ WATCHED: Final = {
 """Signals that the supervisor waits for. They are blocked, so that they arrive only while the supervisor waits."""
 
 WAKE_SIGNAL: Final = signal.SIGURG
-"""The supervisor sends this signal to a child, so that the child reads its orders. The watchdog of a child sends it to
-the main thread of the child, to interrupt a handler there.
+"""The supervisor sends this signal to a child, so that a waiting child reads its orders. The watchdog of a child sends
+this signal to the main thread of the child, to interrupt a handler there.
 
-It is SIGURG, because processes ignore SIGURG by default, and handlers rarely use it, unlike ALRM, USR1 and USR2.
+SIGURG was chosen because processes ignore SIGURG by default, and handlers rarely use it, unlike ALRM, USR1 and USR2.
 """
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -44,11 +44,11 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 def fork(main: Callable[[], int], *, title: str) -> int:
     """Run `main` in a new process and return the id of the process. The exit code is the result of `main`.
 
-    `title`: its name in `top` and `ps -o comm` (on Linux), at most 15 letters.
+    `title`: name of the process in `top` and `ps -o comm` (on Linux), at most 15 letters.
 
     The new process leads its own process group. So Ctrl-C in a terminal reaches only the parent, and KILL also reaches
-    processes that a handler started. On Linux, it gets SIGTERM when its parent dies. The signals in `WATCHED` are
-    unblocked and have their default effect.
+    processes that a handler started. On Linux, the new process gets SIGTERM when its parent dies. The signals in
+    `WATCHED` are unblocked and have their default effect.
     """
     _flush()
     parent = os.getpid()
@@ -75,7 +75,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:
-    """End a process that a handler has forked, with the exit code that it would have as a program of its own.
+    """End a process that a handler has forked, with the exit code of a Python program that ends in the same way.
 
     `error`: the exception that the handler raised in the copy; None = the handler returned.
     """
@@ -116,7 +116,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def send(process_id: int, number: signal.Signals) -> None:
-    """Send a signal to a process that has not been collected yet. KILL goes to its whole process group."""
+    """Send a signal to a process that has not been collected yet. KILL goes to the process group of the process."""
     with contextlib.suppress(ProcessLookupError):  # it is dead and will soon be collected
         if number is signal.SIGKILL:
             os.killpg(process_id, number)

@@ -1,6 +1,6 @@
 """Writes a description of each child to the list of live workers, for `delayq workers` and similar tools.
 
-The entry of a child expires unless it is written again, so dead workers leave the list.
+The description of a child expires unless it is written again, so dead workers disappear from the list.
 """
 
 import os
@@ -17,11 +17,11 @@ EVERY: Final = 10.0
 """Seconds between two descriptions of a child."""
 
 MAX_RUNNING: Final = 10
-"""Maximum number of running jobs that are listed by id. The member `runs` has the number of all running jobs."""
+"""Maximum number of running jobs in the member `running` of a description. `runs` is the number of all of them."""
 
 
 class Heartbeat:
-    """Announces the children of one worker in the list of live workers."""
+    """Keeps the descriptions of the children of one worker in the list of live workers."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Heartbeat:
         self._states: dict[str, str] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Write the descriptions every 10 s, and at once if a child was started, ended, paused or ordered to stop."""
+        """Write the descriptions every 10 s, and at once if a child starts or ends or its state changes."""
         states = {child.consumer: _state(child) for child in children}
         if now < self._announce_at and states == self._states:
             return False

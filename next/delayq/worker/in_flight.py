@@ -1,11 +1,14 @@
 """The jobs that a child has fetched and not yet settled. Each job is waiting, running or finished.
 
-`InFlight` is shared by all threads of the child. It also writes the state of each job into its slot, which is the
-entry of the job in the memory shared with the supervisor. If the child dies, the supervisor reads the slots, to settle
-or redeliver each job.
+`InFlight` is shared by all threads of the child. `InFlight` also writes the state of each job into its slot: the entry
+of the job in the memory that the child shares with the supervisor. If the child dies, the supervisor reads the slots,
+to settle or redeliver each job.
 
-`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, estimated from the running times
-of earlier jobs.
+`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, but at least one job for each
+free thread. It estimates the work from the running times of earlier jobs.
+
+A thread of the child, in this module, is room for one running job. Async jobs share one event loop, and each of them
+counts as one thread.
 """
 
 import itertools
@@ -24,8 +27,8 @@ from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 PREFETCH_SECONDS: Final = 0.02
 """How much work a child fetches in advance, in seconds.
 
-It is enough to hide a round trip, and too little to keep jobs from other workers. Jobs are fetched in batches of half
-this amount.
+20 ms of work is enough to hide a round trip, and too little to keep jobs from other workers. A batch is half this
+amount, but at least one job per thread and at most MAX_BATCH jobs.
 """
 
 MAX_BATCH: Final = 250
@@ -38,18 +41,18 @@ A recovery is the redelivery of a job whose worker died or lost its lease.
 """
 
 RETRY_PAUSE: Final = 1.0
-"""Seconds until a settlement that its queue refused is sent again."""
+"""Seconds until refused settlements are sent again."""
 
 
 class JobInFlight(msgspec.Struct, gc=False, eq=False):
     """A job that was delivered to this child, in its slot.
 
-    `read_at`: when the last read that delivered it was sent. `added_at`: when it got its slot. `started_at`: when it
-    started. These times come from the clock of InFlight. `limit`: how many seconds it may run. `limit_at`: its
-    deadline, in `slots.now()` time. For both, 0 = none.
+    `read_at`: when the last read that delivered the job was sent. `added_at`: when the job got its slot. `started_at`:
+    when the job started. These times come from the clock of InFlight. `limit`: how many seconds the job may run.
+    `limit_at`: the end of this limit, in `slots.now()` time. For both, 0 = no limit.
 
-    `is_suspect`: it should run alone in the process. `is_interrupted`: `take_interruptions` has returned it, so it is
-    not interrupted again.
+    `is_suspect`: the job should run alone in the process. `is_interrupted`: `take_interruptions` has returned the job,
+    so it is not interrupted again.
     """
 
     slot: int
@@ -64,7 +67,7 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
 
 
 class InFlight:
-    """The jobs of one child. `slots`: its slots. `threads`: number of its threads.
+    """The jobs of one child. `slots`: the slots of the child. `threads`: how many jobs the child runs at a time.
 
     `lock` protects this object, because the main thread, the watchdog and the threads that run handlers use it.
     """
@@ -91,8 +94,8 @@ class InFlight:
     def add(self, deliveries: Sequence[Delivery], *, read_at: float) -> None:
         """Add deliveries as waiting jobs, suspects in front.
 
-        If the child already has a delivery, only its read time is updated. If no slot is free, a delivery is left out,
-        and a later replay, which reads all pending jobs, finds it again.
+        If the child already has a delivery, only its read time is updated. If no slot is free, the delivery is left
+        out, and a later replay, which reads all pending jobs, finds the delivery again.
         """
         now = self._clock()
         with self.lock:
@@ -113,7 +116,7 @@ class InFlight:
                         self._waiting.append(job)
 
     def next_job(self) -> JobInFlight | None:
-        """Return the job that may start next, or None if no job waits or all threads are busy."""
+        """Return the job that may start next, or None if no job is waiting or all threads are busy."""
         with self.lock:
             if not self._waiting or len(self._running) >= self._threads:
                 return None
@@ -143,7 +146,8 @@ class InFlight:
     def park(self, job: JobInFlight) -> None:
         """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
 
-        Its handler may have to wait for a thread. If the process dies before then, this does not count as a recovery.
+        The handler of the job may have to wait for a thread. If the process dies before `enter`, the job does not count
+        a recovery.
         """
         self.slots.mark(job.slot, SlotState.WAITING)
 
@@ -156,8 +160,8 @@ class InFlight:
     def take_interruptions(self, *, may_time_out: bool = True) -> list[tuple[JobInFlight, JobInterrupted]]:
         """Return the running jobs that must be interrupted, each with the error to raise in its handler.
 
-        A job is returned once: after a cancel, after its timeout, or shortly before the grace period ends.
-        With `may_time_out=False`, timeouts wait for a later call.
+        Each job is returned at most once: after a cancel, after its time limit, or shortly before the grace period
+        ends. With `may_time_out=False`, jobs that exceeded their limit wait for a later call.
         """
         if not self._running:
             return []
@@ -181,7 +185,7 @@ class InFlight:
         return found
 
     def is_stopping(self, job: JobInFlight) -> bool:
-        """Return True if a running job should end soon: it was interrupted or cancelled, or the child must stop."""
+        """Return True if a running job should end soon: after an interruption, a cancel, or a stop order."""
         return job.is_interrupted or self.slots.is_cancelled(job.slot) or self.slots.is_to_stop()
 
     def note_progress(self, job: JobInFlight, progress: dict[str, Any]) -> None:
@@ -204,10 +208,10 @@ class InFlight:
             return max((job.added_at for job in candidates if job.is_suspect), default=None)
 
     def finish(self, job: JobInFlight, settlement: Settlement) -> None:
-        """Move a running job to finished, and use its running time to estimate the next ones.
+        """Move a running job to finished, and use its running time to estimate those of the next jobs.
 
-        A job that only has to be acknowledged is marked as done in its slot: if the child dies, the supervisor can
-        acknowledge it.
+        A job that only has to be acknowledged is marked as done in its slot. If the child dies, the supervisor can then
+        acknowledge the job.
         """
         seconds = self._clock() - job.started_at
         with self.lock:
@@ -222,7 +226,7 @@ class InFlight:
             self.slots.count_finished()
 
     def take_finished(self) -> list[tuple[JobInFlight, Settlement]]:
-        """Take out the finished jobs, to settle them.
+        """Take out the finished jobs, to settle them. Refused settlements are among them once their pause is over.
 
         Their slots stay occupied until `free` is called. If settling fails, call `put_back`; if a queue refused to
         settle a job, call `put_aside`.
@@ -235,12 +239,12 @@ class InFlight:
             return finished
 
     def put_back(self, finished: Sequence[tuple[JobInFlight, Settlement]]) -> None:
-        """Put finished jobs back that could not be settled. The next `take_finished` returns them."""
+        """Put back finished jobs that could not be settled. The next `take_finished` returns them."""
         with self.lock:
             self._finished[:0] = finished
 
     def put_aside(self, refused: Sequence[tuple[JobInFlight, Settlement]]) -> None:
-        """Put finished jobs aside that their queue refused to settle. After a second, `take_finished` returns them."""
+        """Put aside finished jobs whose queue refused to settle them. After a second, `take_finished` returns them."""
         with self.lock:
             self._refused += refused
             self._refused_until = self._clock() + RETRY_PAUSE
@@ -279,9 +283,10 @@ class InFlight:
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:
-        """Return how many jobs to fetch now, so that the child has about 20 ms of work.
+        """Return how many jobs to fetch now: about 20 ms of work, but at least one job for each free thread.
 
-        Do not fetch for threads whose job has already run for 20 ms: the job would wait and be handed back.
+        Do not fetch for threads whose job has already run for 20 ms, because a job fetched for them would wait and be
+        handed back.
         """
         with self.lock:
             threads = self._threads - (self._long_runs() if self._running else 0)

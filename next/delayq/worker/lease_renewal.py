@@ -1,7 +1,7 @@
 """Renews the leases of all jobs that children have, and passes stop requests on to the children.
 
-This runs in the supervisor. It finds the jobs of a child in its slots, which are memory shared with the supervisor. A
-job whose lease is not renewed in time is delivered to another worker.
+This module runs in the supervisor. It reads the jobs of a child from the slots of the child, in the memory that
+supervisor and child share. A job whose lease is not renewed in time is delivered again, usually to another worker.
 """
 
 import time
@@ -12,13 +12,13 @@ from delayq.backends.protocol import LeaseKeeper
 from delayq.worker.children import ChildProcess
 
 RETRY_AFTER: Final = 2.0
-"""Seconds until a failed renewal is tried again."""
+"""Longest time until a failed renewal is tried again, in seconds."""
 
 
 class LeaseRenewal:
     """Renews leases every third of a lease.
 
-    `lease`: the shortest lease of the queues, in seconds. Each renewal returns the current value.
+    `lease`: the shortest lease of the queues at the start, in seconds. The reply to each renewal has the current value.
     """
 
     def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,9 +30,9 @@ class LeaseRenewal:
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Renew the leases of all children if it is time.
 
-        If a notification names a job of a child, a cancel asked the job to stop. Renew the leases of this child at
-        once then. Only the reply to the renewal stops the job, because the notification may come from another database,
-        or may mean an earlier job with this id.
+        If a notification about a cancel names a job of a child, renew the leases of this child at once. Only the reply
+        to the renewal stops the job, because the notification may come from another database, or may mean an earlier
+        job with this id.
         """
         wished = set(self._keeper.stop_requests())
         is_due = now >= self._renew_at
@@ -48,7 +48,7 @@ class LeaseRenewal:
     def _renew(self, child: ChildProcess) -> float:
         """Renew the leases of all jobs of a child, and return the shortest lease of the queues, in seconds.
 
-        If the backend has delivered more jobs to the child than its slots show, a reply was lost. The child is then
+        If more jobs are pending for the child than its slots show, a reply may have been lost. The child is then
         ordered to read its pending jobs again.
         """
         held = [view.ref for view in child.slots.read()]

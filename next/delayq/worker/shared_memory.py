@@ -1,15 +1,16 @@
-"""The memory that a child shares with its supervisor. It shows the jobs of the child, and carries orders to the child.
+"""The memory that a child shares with its supervisor: it shows the jobs of the child, and carries orders to the child.
 
-Each job of the child has a slot. The child writes the slots, and the supervisor writes the orders. Only this module
-knows the layout of the bytes.
+Each job of the child has a slot in this memory. The child writes the slots, and the supervisor writes the orders. Only
+this module knows the layout of the bytes.
 
-The two processes share no lock, because a child can be killed while it holds one. Two rules replace it:
+The two processes share no lock, because a child can be killed while it holds one. Two rules replace a lock:
 
 * The child writes the state of a slot last, so that a half-written slot still counts as free.
-* The supervisor reads queue and entry id of a slot twice, before and after the other fields. If they are equal, the
-  slot was not reused in between, because a queue never uses an entry id again.
+* The supervisor reads queue, entry id and job id of a slot twice, before and after the other fields. If both readings
+  are equal, the slot was not reused in between, because a queue never uses an entry id again.
 
-Deadlines use a clock that both processes share: the monotonic clock minus the time in which the worker was suspended.
+Time limits of jobs use a clock that both processes share: the monotonic clock minus the time in which the worker was
+suspended.
 """
 
 import mmap
@@ -42,7 +43,7 @@ _ORDER: Final = 1
 _USE: Final = 2
 _LIMIT: Final = 8
 _NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s{MAX_ID_BYTES}s")
-"""The number of the queue, the entry id, and the job id, which is cut if it is too long: such a job fails at once."""
+"""The number of the queue, the entry id, and the job id. A job id that is too long is cut; such a job fails at once."""
 _NAMES_AT: Final = 16
 _SLOT_SIZE: Final = 320
 
@@ -61,20 +62,21 @@ class SlotState(IntEnum):
 
 
 class Stop(IntEnum):
-    """Orders of the supervisor to a child. Each order includes the previous one."""
+    """Stop orders of the supervisor to a child. INTERRUPT includes DRAIN."""
 
     NO = 0
     DRAIN = 1
     """Take no new jobs, and let running jobs finish."""
     INTERRUPT = 2
-    """Raise WorkerShutdown in running handlers, because the grace period is about to end."""
+    """Interrupt running handlers by WorkerShutdown, because the grace period is about to end."""
 
 
 class SlotView(msgspec.Struct, frozen=True, gc=False):
     """One slot, as the supervisor reads it.
 
-    `limit`: deadline of the job, in `SlotTable.now()` time; 0 = none. `use`: a number that changes with each job of the
-    slot, so that an order to stop a job does not reach the next job.
+    `limit`: when the time limit of the job ends, in `SlotTable.now()` time; 0 = no limit. `is_cancelled`: the
+    supervisor ordered the job to stop. `use`: a number that changes with each job of the slot, so that an order to stop
+    a job does not reach the next job.
     """
 
     number: int
@@ -97,7 +99,7 @@ class SlotTable:
         self._counts = memoryview(self._memory).cast("Q")
 
     def now(self) -> float:
-        """Return the time of the clock for deadlines, in seconds."""
+        """Return the time of the clock for time limits, in seconds."""
         return self._clock() - self._floats[_SUSPENDED // 8]
 
     # -- the child -----------------------------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ class SlotTable:
             self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = SlotState.FREE
 
     def set_limit(self, slot: int, limit: float) -> None:
-        """Set the deadline of a running job, in `now()` time."""
+        """Set when the time limit of a running job ends, in `now()` time."""
         self._floats[(_FIRST_SLOT + slot * _SLOT_SIZE + _LIMIT) // 8] = limit
 
     def is_cancelled(self, slot: int) -> bool:
@@ -202,15 +204,15 @@ class SlotTable:
         return self._clock() - since if since else None
 
     def restart_ms(self) -> int:
-        """Return when all workers were last asked to restart, in epoch ms; 0 = never."""
+        """Return the time of the latest restart request that the child has read, in epoch ms; 0 = none."""
         return self._counts[_RESTART_MS // 8]
 
     def extend_deadlines(self, seconds: float) -> None:
-        """Extend all deadlines, because the worker was suspended for this time."""
+        """Extend the time limits of all jobs, because the worker was suspended for this time."""
         self._floats[_SUSPENDED // 8] += seconds
 
     def count_turn(self) -> None:
-        """Record a turn of the supervisor, after it has extended the deadlines if it was suspended."""
+        """Record a turn of the supervisor. After a suspension, call `extend_deadlines` first."""
         self._counts[_TURNS // 8] += 1
 
     def finished(self) -> int:

@@ -29,7 +29,7 @@ logger: Final = logging.getLogger("delayq.worker")
 
 
 class Sidecar:
-    """The sidecar process, as the supervisor sees it. It is replaced when it has ended.
+    """The sidecar process, as the supervisor sees it. A sidecar that has ended is replaced until the worker shuts down.
 
     `main`: runs the loops and returns the exit code; None = this worker has no sidecar.
     """
@@ -53,7 +53,12 @@ class Sidecar:
         if process_id == self.process_id:
             now = self._clock()
             pause = self._pause.after_death(is_early=now - self._started_at <= EARLY_DEATH)
-            logger.warning("the sidecar (mover, janitor, relay) ended with %d; it restarts in %g s", code, pause)
+            logger.warning(
+                "the sidecar (mover, janitor, relay) ended with %d; unless the worker is shutting down, it is replaced "
+                "in %g s",
+                code,
+                pause,
+            )
             self.process_id, self._fork_at = None, now + pause
 
     def stop(self) -> None:
@@ -63,9 +68,10 @@ class Sidecar:
 
 
 def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease: float) -> int:
-    """Run the loops in a forked process until its parent has ended.
+    """Run the loops in a forked process until TERM arrives or the parent of the process has ended.
 
-    `queues`: served even if they are not in the list of queues. `lease`: their shortest lease, in seconds.
+    `queues`: queues to serve even if they are not in the list of queues. `lease`: shortest lease of these queues, in
+    seconds.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes; only the supervisor reacts
     parent = os.getppid()
@@ -74,9 +80,10 @@ def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease
 
 
 def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
-    """Run the loops for all listed queues in this process, until a signal ends it.
+    """Run the loops for all listed queues in this process, until a signal ends the process.
 
-    Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises ConfigError.
+    Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable if the
+    embedded server does not start, and ConfigError if the url cannot be used.
     """
     backend.prepare()
     if not allows_eviction:
@@ -85,10 +92,11 @@ def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
 
 
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> int:
-    """Run each loop once: repair all listed queues, make due jobs ready, send follow-up jobs.
+    """Run each loop once for all listed queues: take jobs back and repair, make due jobs ready, send follow-up jobs.
 
-    Returns the number of jobs that became ready. A damaged queue is logged and skipped. Raises UnsafeSetup if the
-    server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable and OutcomeUnknown.
+    Returns the number of jobs that became ready. A queue that refuses a call is logged and skipped. Raises UnsafeSetup
+    if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable or OutcomeUnknown if the
+    server does not answer.
     """
     if not allows_eviction:
         backend.check()

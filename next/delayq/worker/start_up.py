@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None) -> T:
-    """Repeat a call until Redis answers, and return its result. Log the outage meanwhile.
+    """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
-    Raises BackendUnavailable or OutcomeUnknown if Redis has not answered after `retry_timeout` seconds. None means no
-    time limit.
+    Raises BackendUnavailable or OutcomeUnknown if Redis has not answered after `retry_timeout` seconds; None = wait
+    without end.
     """
 
     outages = Outages()

@@ -1,12 +1,13 @@
-"""The shutdown of a worker: its causes and its steps. This runs in the supervisor.
+"""The shutdown of a worker: its causes and its steps. This module runs in the supervisor.
 
 A worker shuts down on a signal, when it reaches a limit of its own (such as a maximum running time), or when an
-operator has asked all workers to restart. Its steps are:
+operator has asked all workers to restart. The grace period is the time that running jobs then get to finish. The steps
+of a shutdown are:
 
-    at once                        children take no new jobs, and hand back jobs that have not started
-    during the grace period        running jobs may finish
-    shortly before the end of it   WorkerShutdown is raised in handlers that still run
-    at the end of it               children that still run are killed; CrashRecovery hands back their jobs
+    at once                                     children take no new jobs, and hand back jobs that have not started
+    during the grace period                     running jobs may finish
+    shortly before the end of the grace period  handlers that still run are interrupted; threads cannot be interrupted
+    at the end of the grace period              children that still run are killed; CrashRecovery settles their jobs
 """
 
 import logging
@@ -23,13 +24,13 @@ from delayq.worker.shared_memory import Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_MOMENT: Final = 3.0
-"""WorkerShutdown is raised in running handlers this many seconds before the grace period ends.
+"""Handlers that still run are interrupted by WorkerShutdown this many seconds before the grace period ends.
 
-If a quarter of the grace period is less than this, it is raised at the start of the last quarter.
+If a quarter of the grace period is shorter, they are interrupted at the start of the last quarter.
 """
 
 SECOND_SIGNAL_AFTER: Final = 2.0
-"""If the same signal comes again, at least this many seconds after the first, the worker exits at once."""
+"""If the first signal comes again at least this many seconds later, the worker kills its children and exits."""
 
 STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
@@ -37,8 +38,8 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 class Stopping:
     """The shutdown of one worker. Once it has begun, it is never taken back.
 
-    `last_restart_ms`: when all workers were asked to restart before this worker started, in epoch ms; 0 = never. Only a
-    later request stops this worker. `code`: the exit code of the worker.
+    `last_restart_ms`: time of the last restart request that was made before this worker started, in epoch ms; 0 = none.
+    Only a later request stops this worker. `code`: the exit code of the worker.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Stopping:
             self._on_stop_signal(number, children)
 
     def step(self, children: Sequence[ChildProcess], now: float) -> None:
-        """Begin the shutdown if there is a cause. Pass the orders of a shutdown on to the children."""
+        """Begin the shutdown if there is a cause. During a shutdown, send stop orders to the children or kill them."""
         if self._end_at is None:
             why = self._why_stop(children, now)
             if why:
@@ -98,7 +99,7 @@ class Stopping:
                 child.kill(Ending.SHUTDOWN, set())
 
     def begin(self, why: str) -> None:
-        """Begin the shutdown. `why` is the cause, for the log."""
+        """Begin the shutdown, unless it has begun. `why` is the cause, for the log."""
         if self._end_at is None:
             logger.info("the worker is shutting down: %s; running jobs have %g s to finish", why, self._options.grace)
             self._end_at = self._clock() + self._options.grace

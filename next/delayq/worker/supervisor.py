@@ -1,8 +1,8 @@
 """The supervisor: the parent process of a worker. It forks children, which run the jobs, and runs no handler itself.
 
-It renews the leases of their jobs, kills children whose jobs overrun, and settles the jobs of dead children. It also
-runs the sidecar (see sidecar.py). The loop of the supervisor is a list of steps. If a step fails, the failure is logged
-with the name of the step, and the other steps still run.
+The supervisor renews the leases of the children's jobs, kills children whose jobs overrun, and settles the jobs of dead
+children. It also runs the sidecar (see sidecar.py). The loop of the supervisor is a list of steps. If a step fails, the
+failure is logged with the name of the step, and the other steps still run.
 """
 
 import logging
@@ -26,7 +26,8 @@ TICK: Final = 0.25
 SUSPENDED_AFTER: Final = 1.0
 """If a turn starts this many seconds later than planned, the whole worker was suspended (laptop sleep, SIGSTOP).
 
-All deadlines are then extended by the delay, because the handlers did not run either.
+The time limits of all running jobs are then extended by the delay, because the handlers did not run either. The grace
+period is not extended.
 """
 
 LONGEST_STEP: Final = 2.0
@@ -69,7 +70,7 @@ class Supervisor:
         self._outages = Outages()
 
     def run(self) -> int:
-        """Run turns until the worker has to stop and its children have ended. Return the exit code."""
+        """Run turns until the worker is shutting down and its children have ended. Return the exit code."""
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # its default would end the worker without a log line
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
@@ -86,7 +87,10 @@ class Supervisor:
         return self._stopping.code
 
     def turn(self) -> None:
-        """Run one turn: reap dead processes, settle the jobs of dead children, fork new ones, and step each role."""
+        """Run one turn: reap dead processes, settle the jobs of dead children, fork new children, and step each role.
+
+        After a second signal, only kill the children.
+        """
         self._try("reap", self._reap)
         if self._has_ended():
             return
@@ -106,7 +110,7 @@ class Supervisor:
         return self._try("settle jobs of dead children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
-        """Step each role. After each step, check whether to stop, because a step can take 2 s if Redis does not answer.
+        """Step each role. After each step, check whether to stop, because a step takes long if Redis does not answer.
 
         If the grace period is over, skip the other roles, because the children have just been killed.
         """
@@ -126,7 +130,7 @@ class Supervisor:
         self._children.spawn()
 
     def _wait(self) -> None:
-        """Sleep for a tick, or until a signal comes. If the sleep took much longer, extend all deadlines."""
+        """Sleep for a tick, or until a signal comes. If the sleep took much longer, extend the time limits of jobs."""
         started = self._clock()
         number = wait_for_signal(self._tick)
         self._note_suspension(self._clock() - started - self._tick)
@@ -136,9 +140,11 @@ class Supervisor:
             self._stopping.on_signal(number, self._children.all)
 
     def _note_suspension(self, late: float) -> None:
-        """Extend all deadlines by a delay in seconds, if it is so long that the worker was suspended."""
+        """Extend the time limits of jobs by a delay in seconds, if it is so long that the worker was suspended."""
         if late > SUSPENDED_AFTER:
-            logger.warning("the worker was suspended for %.1f s; all deadlines were extended by that much", late)
+            logger.warning(
+                "the worker was suspended for %.1f s; the time limits of running jobs were extended by that much", late
+            )
             for child in self._children.all:
                 child.slots.extend_deadlines(late)
 

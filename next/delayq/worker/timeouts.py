@@ -1,12 +1,15 @@
 """Kills children whose jobs do not end after a timeout or a cancel. This runs in the supervisor.
 
-First, the watchdog of the child interrupts the handler, once. If the job still runs after the setting `timeout_grace`,
-the supervisor takes these steps:
+At the end of its time limit, or after a cancel, the watchdog of the child interrupts the handler of a job once. A job
+that still runs after a further `timeout_grace` (a setting, 2 s by default) is overdue. The supervisor then takes these
+steps:
 
-    child with one thread        KILL
-    child with several threads   order the child to take no more jobs; KILL as soon as its other jobs have finished, or
-                                 5 s after the order
-    child stopped by SIGSTOP     KILL
+    child with one thread        KILL at once
+    child with several threads   if jobs run that are not overdue, order the child to take no more jobs; KILL when only
+                                 overdue jobs are left, at the latest 5 s after the order
+    child stopped by SIGSTOP     KILL at once
+
+The time limit of a job is its timeout, or the time until its deadline if that is shorter.
 """
 
 import logging
@@ -21,13 +24,14 @@ from delayq.worker.shared_memory import SlotState, SlotView, Stop
 logger: Final = logging.getLogger("delayq.worker")
 
 NEIGHBOURS_WAIT: Final = 5.0
-"""Seconds that the other jobs of the process get to finish before KILL."""
+"""How long the other jobs of a process with an overdue job may run before KILL, in seconds."""
 
 
 class Timeouts:
     """Checks the slots of each child on every turn.
 
-    `is_single`: each child has one thread. `grace`: how long a job may go on after its timeout or a cancel, in seconds.
+    `is_single`: each child runs one job at a time. `grace`: how long a job may go on after its time limit or a cancel,
+    in seconds.
     """
 
     def __init__(self, *, is_single: bool, grace: float) -> None:
@@ -49,7 +53,7 @@ class Timeouts:
         return True
 
     def _late_by(self, child: ChildProcess, view: SlotView) -> float:
-        """Return for how many seconds a job has been overdue. A negative number means that it may still run."""
+        """Return how many seconds ago a job should have ended, by its limit or a cancel; negative = it may run on."""
         now = child.slots.now()
         late = now - view.limit if view.limit else -1.0
         if view.is_cancelled:
@@ -68,8 +72,8 @@ class Timeouts:
         elif child.end_by is None:
             ids = ", ".join(f"{view.ref.id} of {view.ref.queue}" for view in overdue)
             logger.warning(
-                "job %s did not stop after its timeout or cancel; its process is killed when its other jobs have "
-                "finished, in %g s at the latest",
+                "job %s did not stop after its timeout or a cancel; if it goes on, its process is killed when the "
+                "other jobs of the process have finished, or in %g s",
                 ids,
                 NEIGHBOURS_WAIT,
             )

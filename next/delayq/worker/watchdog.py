@@ -1,12 +1,12 @@
 """The watchdog of a child: a thread that does urgent work while a slow handler runs.
 
-Usually the main thread of a child both runs handlers and talks to the backend, so it can neither settle nor fetch
+By default, the main thread of a child both runs handlers and talks to the backend, so it can neither settle nor fetch
 while a handler runs. If a handler runs longer than 20 ms, the watchdog settles finished jobs, and hands back jobs that
-have not started, so that other workers can run them.
+have waited for more than 20 ms, so that other workers can run them.
 
-Every 20 ms, the watchdog also interrupts handlers that exceeded their timeout or were asked to stop. Every second, it
-sends progress reports and measures the memory of the process. If the supervisor is gone, the watchdog ends the child,
-because the leases of its jobs are not renewed any more.
+Every 20 ms, the watchdog also interrupts handlers that exceeded their time limit or were asked to stop. Every second,
+it sends progress reports and measures the memory of the process. If the supervisor has died, the watchdog ends the
+child, because the leases of the child's jobs are not renewed any more.
 """
 
 import json
@@ -26,10 +26,10 @@ from delayq.worker.in_flight import PREFETCH_SECONDS, InFlight, JobInFlight
 logger: Final = logging.getLogger("delayq.worker")
 
 REPORT_EVERY: Final = 1.0
-"""Interval in seconds of progress reports, and of the check of memory."""
+"""Interval in seconds at which progress reports are sent and the memory is measured."""
 
 LATE: Final = 1.0
-"""If two looks of the watchdog are further apart, in seconds, the process was suspended, or a handler held the GIL."""
+"""If more seconds pass between two checks of the watchdog, the process was suspended, or a handler held the GIL."""
 
 WAIT_FOR_TURN: Final = 2.0
 """How long a late watchdog waits for a turn of the supervisor before it raises JobTimedOut, in seconds."""
@@ -38,9 +38,10 @@ WAIT_FOR_TURN: Final = 2.0
 class Watchdog:
     """Checks the jobs of a child every 20 ms.
 
-    `settle_and_hand_back`: the method of Child; it takes jobs out while holding the lock of InFlight, so that a job is
-    never both started and handed back. `interrupt`: raises an error in the handler of a job. `lease`: shortest lease
-    of the queues, in seconds. `memory`: how large the process may become, in bytes; None = any size.
+    `settle_and_hand_back`: the method of Child. Because this method takes jobs out while it holds the lock of InFlight,
+    a job is never both started and handed back. `interrupt`: raises an error in the handler of a job, if the runner of
+    the job can do that. `lease`: shortest lease of the queues, in seconds. `memory`: how large the process may become,
+    in bytes; None = any size.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class Watchdog:
     def _may_time_out(self) -> bool:
         """Return False for a short time after this process was suspended.
 
-        The supervisor was probably suspended too. With its next turn it extends all deadlines by the lost time, so that
-        a job does not pay for it. If no turn comes within 2 s, the deadlines count as they are.
+        The supervisor was probably suspended too. In its next turn, the supervisor then extends all time limits by the
+        lost time, so that no job times out because of it. If no turn comes within 2 s, the limits apply as they are.
         """
         slots, now = self._in_flight.slots, self._clock()
         if now - self._looked_at > LATE:
@@ -107,16 +108,16 @@ class Watchdog:
             try:
                 self.look()
             except BackendError as error:
-                logger.debug("the watchdog could not settle; the child tries again: %s", error)
+                logger.debug("a call of the watchdog to the backend failed: %s", error)
             except Exception:
                 logger.exception("the watchdog failed; it continues")
             if os.getppid() != supervisor:
                 self._leave_orphaned()
 
     def _leave_orphaned(self) -> None:
-        """End the child before its leases expire, because they are not renewed without a supervisor.
+        """End the child before the leases of its jobs expire, because nobody renews them without a supervisor.
 
-        The first call sends TERM. A third of a lease later, a call sends KILL.
+        The first call sends TERM to this process. A call that is at least a third of a lease later sends KILL.
         """
         now = self._clock()
         if self._orphaned_at is None:

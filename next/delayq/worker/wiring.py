@@ -25,11 +25,12 @@ from delayq.worker.timeouts import Timeouts
 def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: Registry) -> int:
     """Run a worker until it has stopped, and return its exit code. This process becomes the supervisor.
 
-    `defaults`: options of jobs that declare none. `registry`: the handlers of the jobs.
+    `defaults`: values for options that a job does not declare. `registry`: the handlers of the jobs.
 
     Raises UnsafeSetup if the server evicts keys, unless `options.allows_eviction` is True. Raises BackendUnavailable or
-    OutcomeUnknown if the server has not answered after `options.start_timeout`, and ConfigError. All of them are raised
-    before the first child is forked.
+    OutcomeUnknown if the server has not answered after `options.start_timeout` (None = wait without end),
+    BackendUnavailable if the embedded server does not start, and ConfigError if the url cannot be used. All of these
+    errors are raised before the first child is forked.
     """
     queues = list(options.queues)
     keeper = backend.lease_keeper(queues)
@@ -62,5 +63,7 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
         ended=CrashRecovery(keeper, attempts.end_of_killed),
         tick=min(TICK, lease / 6),
     )
-    gc.freeze()  # imported objects are never garbage; otherwise children would examine them, and so copy their pages
+    # Exclude imported objects from garbage collection: in each child, the collector would write to these objects, so
+    # that the kernel would have to copy memory that the processes share.
+    gc.freeze()
     return supervisor.run()

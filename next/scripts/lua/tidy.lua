@@ -19,17 +19,21 @@
 --            lease_ms   lease of this queue
 --            stream     number of entries in the stream
 --            entries, scheduled, failed, completed, jobs, unique, locks   number of rows in the key with this name
---            regrouped  1 = the consumer group was missing or damaged, and was set to the end of the stream; else 0
+--            regrouped  1 = the stream existed, but its group was missing or damaged, and was set to the end of the
+--                       stream; else 0
 --            counted    sum of all counters (the fields `*_total` of `meta`)
 --            is_new     1 = the queue was new; else 0
 -- COST     O(consumer groups)
 --
--- The data is damaged in three cases: stream and entries differ; jobs is not the sum of scheduled, entries, failed and
--- completed; locks is greater than unique. The last comparison is needed because a job loses its unique key if its row
--- in `unique` is lost, and the other two comparisons do not reveal this.
+-- Compare the returned numbers. The data is damaged if one of these conditions is false:
 --
--- If the counter sum is unchanged since the caller's last call, the queue was idle in between. If the sum has fallen,
--- the server lost data or the queue was removed.
+-- * `stream` = `entries`
+-- * `jobs` = `scheduled` + `entries` + `failed` + `completed`
+-- * `locks` <= `unique`. This condition is needed because a job loses its unique key if its row in the key `unique` is
+--   lost, and the other two conditions do not reveal this.
+--
+-- If the counter sum (`counted`) is unchanged since the caller's last call, there is nothing new for the statistics. If
+-- the sum has fallen, the server lost data or the queue was removed.
 
 -- include: find_group
 -- include: padded
@@ -40,7 +44,7 @@
 -- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
-local delivered = known[1] -- the highest entry id that was ever delivered
+local delivered = known[1] -- the highest entry id that was delivered before the last `tidy`, or where the stream starts
 local known_lease = known[2] or ''
 local sums = {
   redis.call('XLEN', stream),
@@ -68,9 +72,10 @@ if redis.call('EXISTS', stream) == 0 then
 end
 
 -- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. In both cases, a worker may be
--- running the job of any entry. So the group is set to the end of the stream, and Redis delivers no entry a second
--- time. Some of these entries may never have been processed. The field `anew` has the id of the last one, and
--- `outside_acks` finds the entries up to this id, so that the caller can append their jobs to the stream again.
+-- running the job of any entry. So the group is set to the end of the stream, and Redis does not deliver old entries
+-- again. But some of these entries may never have been processed. The field `anew` has the last id of the stream at
+-- this time. `outside_acks` finds the entries up to this id that are not pending for a worker, and the caller appends
+-- their jobs again. If the group was missing, its pending list is lost too, so a running job may then run twice.
 
 local function last_made()
   local info = redis.call('XINFO', 'STREAM', stream)
@@ -84,8 +89,8 @@ end
 local group = find_group(stream)
 local regrouped = 0
 if not group or (delivered and padded(group['last-delivered-id']) < padded(delivered)) then
-  -- If somebody recreated the stream by hand, its ids are too low. They are raised, so that `delivered` never goes
-  -- down.
+  -- If somebody recreated the stream by hand, its last id may be below `delivered`. XSETID then makes Redis continue
+  -- above `delivered`, so that `delivered` never goes down.
   if delivered and padded(last_made()) < padded(delivered) then
     local next_ms = tonumber(string.match(delivered, '%d+')) + 1
     redis.call('XSETID', stream, string.format('%.0f-0', next_ms))

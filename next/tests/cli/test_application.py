@@ -234,7 +234,7 @@ def test_the_setting_app_alone_loads_nothing(command: Command) -> None:
 def test_a_worker_leaves_the_jobs_of_other_connections_and_says_so(command: Command) -> None:
     own = command("work", "--app", "shop", "--stop-when-empty")
     assert "delayq: working on default, orders, one job at a time" in own.stderr
-    told = "delayq: Jobs of the connection reports need their own worker with --connection reports.\n"
+    told = "delayq: Jobs of the connection reports need a worker of their own: `delayq --connection reports work …`.\n"
     assert told in own.stderr
     command("schedule", "report.build", "--data", '{"day": "today"}', "--app", "shop")
     reports = command("--connection", "reports", "work", "--app", "shop", "--stop-when-empty")

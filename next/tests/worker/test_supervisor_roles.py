@@ -276,7 +276,7 @@ def test_a_job_that_fails_because_its_processes_vanished_is_told(
     keeper = FakeKeeper(*held)
     keeper.fails_with_recovery = True
     CrashRecovery(keeper, attempts().end_of_killed).step([child.process], child.clock())
-    assert caplog.messages[-1] == "job job-1 (queue q) failed: too many workers vanished while they ran it"
+    assert caplog.messages[-1] == "job job-1 (queue q) failed: its workers vanished too often"
 
 
 def test_of_several_late_jobs_each_costs_a_recovery(child: ChildUnderTest) -> None:

@@ -36,7 +36,7 @@ from delayq.worker.sidecar import move_once
 from delayq.worker.wiring import work as run_worker
 
 AllowEviction = Annotated[
-    bool, typer.Option("--allow-eviction", help="Accept a Redis that evicts keys and so may lose jobs.")
+    bool, typer.Option("--allow-eviction", help="Accept a Redis that evicts keys, and so may lose jobs.")
 ]
 JsonLines = Annotated[bool, typer.Option("--json", help="Write log lines as JSON.")]
 
@@ -71,32 +71,46 @@ def work(
     ] = None,
     tries: Annotated[
         int | None,
-        typer.Option(min=0, help="Maximum attempts, for jobs that declare none [5]; 0 = no limit.", show_default=False),
+        typer.Option(
+            min=0, help="Maximum attempts, for jobs that declare no maximum [5]; 0 = no limit.", show_default=False
+        ),
     ] = None,
     backoff: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION,…", help="Delays after failed attempts, for jobs that declare none.", show_default=False
+            metavar="DURATION,…",
+            help="Delays after failed attempts, for jobs that declare no backoff.",
+            show_default=False,
         ),
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Timeout of each attempt, for jobs that declare none [60s].", show_default=False
+            metavar="DURATION",
+            help="Timeout of each attempt, for jobs that declare no timeout [60s].",
+            show_default=False,
         ),
     ] = None,
     grace: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Time for running jobs to finish after a stop [25s].", show_default=False
+            metavar="DURATION",
+            help="Time that running jobs get to finish when the worker shuts down [25s].",
+            show_default=False,
         ),
     ] = None,
     rest: Annotated[str, typer.Option(metavar="DURATION", help="Pause after each job.")] = "0s",
-    sleep: Annotated[str, typer.Option(metavar="DURATION", help="How long each read of Redis waits for a job.")] = "5s",
+    sleep: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long an idle child waits for a job in one read of Redis.")
+    ] = "5s",
     force: Annotated[bool, typer.Option("--force", help="Run jobs during maintenance too.")] = False,
     allow_eviction: AllowEviction = False,
     no_mover: Annotated[
-        bool, typer.Option("--no-mover", help="Run without mover and janitor; then run `delayq move` elsewhere.")
+        bool,
+        typer.Option(
+            "--no-mover",
+            help="Do not run mover, janitor and relay in this worker. Another worker or `delayq move` must run them.",
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
     log_format: Annotated[
@@ -113,14 +127,15 @@ def work(
     delayq work --app shop.jobs
 
     Signals: TERM, INT, QUIT and HUP stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
-    pauses the worker, CONT resumes it, and USR1 is ignored. Exit codes: 0 stopped in good order, 5 Redis unreachable, 6
-    refused for safety, 130 stopped at once.
+    pauses the worker, CONT resumes it, and USR1 is ignored. Exit codes: 0 stopped in good order, 5 Redis was not
+    reachable at the start, 6 Redis evicts keys, so jobs could get lost (see --allow-eviction), 130 stopped at once.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
     drop_lost_output()
     if json:
-        begin_logging(log_format="json", level="INFO", quiet=quiet)  # before the first error
+        # so that errors before the settings are known are JSON too
+        begin_logging(log_format="json", level="INFO", quiet=quiet)
     session = session_of(context)
     of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
     application = name_of_application(app, of_all)
@@ -156,9 +171,12 @@ def work(
     if not quiet:
         _tell(session, settings, is_embedded, f"working on {', '.join(queues)}, {_how_many(options)}", form)
         if not registry.names():
-            _note(f"The module {application} declares no jobs, so all jobs wait. Is it the right module?")
+            _note(f"The module {application} declares no jobs, so this worker can run none. Is it the right module?")
         for connection in connections_elsewhere():
-            _note(f"Jobs of the connection {connection} need their own worker with --connection {connection}.")
+            _note(
+                f"Jobs of the connection {connection} need a worker of their own: "
+                f"`delayq --connection {connection} work …`."
+            )
     raise typer.Exit(run_worker(backend_of(settings), settings.options(), options, registry))
 
 
@@ -170,17 +188,19 @@ def move(
     allow_eviction: AllowEviction = False,
     json: JsonLines = False,
 ) -> None:
-    """Make due jobs ready without running them, until SIGTERM or Ctrl-C. Each worker does this too.
+    """Make due jobs ready without running them, until SIGTERM or Ctrl-C. Workers without --no-mover do this too.
 
     delayq move
 
-    This process also redelivers the jobs of vanished workers, and repairs queues. With --once it redelivers nothing,
-    because it has not seen how long the workers were silent. Exit code 6: refused for safety.
+    The command also redelivers the jobs of vanished workers, repairs queues, and sends follow-up jobs. With --once, it
+    usually redelivers nothing: jobs are taken back only if the previous check was less than half a lease ago, and a
+    single run has no previous check. Exit code 6: Redis evicts keys, so jobs could get lost (see --allow-eviction).
     """
     drop_lost_output()
     session = session_of(context)
     if json:
-        begin_logging(log_format="json", level="INFO", quiet=session.quiet)  # before the first error
+        # so that errors before the settings are known are JSON too
+        begin_logging(log_format="json", level="INFO", quiet=session.quiet)
     is_embedded = session.settings.uses_embedded
     settings = session.with_server(session.settings, tells_start=False)
     form: LogFormat = "json" if json else settings.log_format
@@ -200,7 +220,7 @@ def move(
 
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str, form: LogFormat) -> None:
-    """Print the address of the server on stderr, because a wrong server is the most frequent mistake."""
+    """Report on stderr what this process does, and on which server, because a wrong server is a frequent mistake."""
     if session.quiet:
         return
     where = backend_of(settings).where
@@ -221,7 +241,7 @@ def _note(text: str) -> None:
 
 
 def _how_many(options: WorkerOptions) -> str:
-    """Return the number of jobs at a time as text. With the default of one, a long job delays the next ones."""
+    """Return text that says how many jobs run at a time, because with one at a time, a long job delays all others."""
     at_a_time = options.processes * options.threads
     return "one job at a time" if at_a_time == 1 else f"{at_a_time} jobs at a time"
 

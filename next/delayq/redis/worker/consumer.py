@@ -3,10 +3,12 @@
 To settle a job is to report the outcome of its attempt. One request, called a trip, contains all settlements and the
 read of new jobs.
 
-After each read, the consumer also reads the operators' pause and restart switches, in the same request. A paused queue
-is not read. Jobs whose queue was paused in between are handed back, that is, returned to their queue at no cost.
+Each trip that reads a queue, and each wait, also reads the operators' pause and restart switches in the same request. A
+paused queue is not read. If the new switches show that the queue of a new job is paused, the job is handed back: it
+returns to its queue at no cost.
 
-A queue that refuses a call, for example because a key was damaged, rests for a second. Other queues are not affected.
+If a queue refuses a call, for example because a key was damaged, the queue rests, which means that it is not used for a
+second. Other queues are not affected.
 """
 
 from collections.abc import Sequence
@@ -34,16 +36,18 @@ from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
 PAUSED_WAIT: Final = 2.0
-"""Interval in seconds at which the switches are read while a queue is paused, so that `resume` takes effect soon."""
+"""Longest wait for a job, in seconds, while a queue is paused or rests. The next wait reads the switches again, so that
+`resume` takes effect soon.
+"""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A pipelined request awaiting its reply: settlements first, then (if a queue is read) new jobs and switches.
+    """A pipelined request that awaits its reply: settlements first, then (if a queue is read) new jobs and switches.
 
-    `settled`: number of settlements. `reading`: the queue that is read; None = no queue. `lower`: the queues with a
-    lower priority. `limit`: maximum number of new jobs.
+    `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
+    no queue. `lower`: the queues with a lower priority. `limit`: maximum number of new jobs.
     """
 
     started: Started[Any]
@@ -55,10 +59,10 @@ class Trip(msgspec.Struct, frozen=True):
 
 
 class RedisConsumer:
-    """The Consumer of Redis.
+    """Implements the protocol Consumer with Redis.
 
-    `name`: its consumer name in Redis. `order`: sorts the queues by their priority for the next read. `forced`: read
-    queues during maintenance too.
+    `name`: the consumer name in Redis. `order`: sorts the queues by their priority for the next read. `forced`: ignore
+    the maintenance switch, with which operators pause all queues.
     """
 
     def __init__(
@@ -119,7 +123,8 @@ class RedisConsumer:
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
 
-        Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply is lost.
+        Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
+        or of a lower-priority read is lost. The settlements may then have taken effect.
         """
         try:
             outcomes = drive(self._executor.finish(trip.started))
@@ -144,9 +149,10 @@ class RedisConsumer:
         return answers, taken
 
     def wait(self, timeout: float) -> list[Delivery]:
-        """Wait up to `timeout` seconds for one new job of any queue.
+        """Wait up to `timeout` seconds for new jobs. Return at most one job of each queue.
 
-        If a signal interrupts the wait, return the pending jobs instead: the interrupted read may have taken some.
+        If a signal interrupts the wait, return the pending jobs instead, because the interrupted read may have
+        delivered some. While a queue is paused or rests, the wait is at most 2 s.
         """
         queues = self._readable()
         if len(queues) < len(self._queues):
@@ -169,14 +175,17 @@ class RedisConsumer:
         return self._without_paused(outcome)
 
     def pending(self) -> list[Delivery]:
-        """Read the jobs that were delivered to this consumer and are not settled. This renews their leases."""
+        """Read the jobs that were delivered to this consumer and are not settled. This renews their leases.
+
+        Jobs of resting queues are left out.
+        """
         queues = self._resting.awake(self._queues)
         return read_all_pending(self._executor, self._keys, queues, self.name, resting=self._resting)
 
     def hand_back(self, held: Sequence[DeliveryRef]) -> None:
-        """Hand back jobs: return them to their queues without a start.
+        """Hand back jobs that were not started: return them to their queues.
 
-        If a queue refuses this, its jobs remain pending for this consumer.
+        If a queue refuses the call, its jobs remain pending for this consumer.
         """
         pages = [(queue, page) for queue, jobs in by_queue(held).items() for page in cut(jobs, calls.MAX_HAND_BACK)]
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
@@ -212,11 +221,11 @@ class RedisConsumer:
         return taken
 
     def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
-        """Return the new jobs from the outcomes of reads. A queue that refused its read rests."""
+        """Return the new jobs from the outcomes of reads, without jobs of paused queues. Refusing queues rest."""
         return self._without_paused([job for jobs in self._resting.values(queues, outcomes) for job in jobs])
 
     def _without_paused(self, taken: list[Delivery]) -> list[Delivery]:
-        """Hand back jobs whose queue was paused in the meantime, and return the others."""
+        """Hand back jobs whose queue is paused by the latest switches, and return the others."""
         switches = self.switches()
         if not taken or not (switches.paused or switches.is_all_paused):
             return taken
@@ -229,7 +238,7 @@ class RedisConsumer:
         self._keep_state(drive(self._executor.run_all(self._state_calls())))
 
     def _state_calls(self) -> list[Call[Any]]:
-        """Return the calls that travel behind each read: the switches, and now and then the time of the server."""
+        """Return the calls that read the switches and, if it is due, the time of the server."""
         return [*self._switches.calls, server_time_ms()] if self._clock.is_due() else self._switches.calls
 
     def _keep_state(self, outcomes: Sequence[Any]) -> None:

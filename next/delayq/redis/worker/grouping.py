@@ -1,4 +1,4 @@
-"""Cuts lists of jobs into lists for one call each: one queue, and at most 250 jobs."""
+"""Cuts lists of jobs into shorter lists, each for one call: jobs of one queue, and not too many of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -24,6 +24,6 @@ def by_queue(jobs: Sequence[JobT]) -> dict[str, list[JobT]]:
 
 
 def cut(rows: Sequence[T], size: int = MAX_ROWS) -> Iterator[Sequence[T]]:
-    """Cut rows into lists of at most `size`."""
+    """Cut rows into lists of at most `size` rows."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -1,12 +1,14 @@
 """Notifications (called hints in the code): pub/sub messages that wake a waiting process.
 
-Scripts publish them, and a message has two words:
+Scripts publish notifications, and a message has two words (`delayq` is the default prefix):
 
-    channel          message              meaning                                    receiver
-    delayq:wake      `<queue> <due_ms>`   the queue has a job that is due earlier    movers
-    delayq:cancel    `<queue> <id>`       a running job was asked to stop            supervisors
+    channel          message              meaning                                                receiver
+    delayq:wake      `<queue> <due_ms>`   the queue has a job that is due earlier than its       movers, relays
+                                          other jobs, or its outbox has a new record
+    delayq:cancel    `<queue> <id>`       a cancel asked a reserved job to stop                  supervisors
 
-A notification can get lost. It is never needed for correctness, because each receiver also asks at regular intervals.
+A notification can get lost. No notification is needed for correctness, because each receiver also asks Redis at regular
+intervals.
 """
 
 import time
@@ -18,17 +20,16 @@ from redis.exceptions import RedisError
 from delayq.redis.connection.url import Address
 
 EXACT: Final = 0.002
-"""Length of the last part of each wait, in seconds.
-
-It is slept, because a wait for a socket is only exact to a millisecond.
+"""A wait for the socket ends this many seconds early, and the rest of the time is slept, because a wait for a socket is
+only exact to a millisecond.
 """
 
 RECONNECT_PAUSE: Final = 0.5
-"""Shortest pause between two attempts to connect, in seconds."""
+"""Shortest pause after a failed connection before the next attempt to connect, in seconds."""
 
 
 class Hints:
-    """A subscription to one channel. It connects again after a failure."""
+    """A subscription to one channel. After a failure, a later `wait` connects again."""
 
     def __init__(self, address: Address, channel: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._connection = address.blocking_connection()
@@ -44,7 +45,7 @@ class Hints:
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
 
-        No error is raised. Without a connection, sleep instead and return an empty list.
+        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list.
         """
         try:
             if self._connection._sock is None:  # redis-py 6.2 has no `is_connected`

@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class RedisLeaseKeeper:
-    """The LeaseKeeper of Redis.
+    """Implements the protocol LeaseKeeper with Redis.
 
-    A call that a queue refuses is logged and left out of the result, without an error for the caller. `stop_hints`:
-    notifications about jobs that were asked to stop.
+    If a queue refuses a call, this is logged, and the queue is missing in the result, without an error for the caller.
+    `stop_hints`: notifications about jobs that a cancel asked to stop.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class RedisLeaseKeeper:
         return self._clock.now_ms()
 
     def restart_ms(self) -> int:
-        """Return when all workers were asked to restart before `open`, in epoch ms; 0 = never."""
+        """Return the time of the last restart request that was made before `open`, in epoch ms; 0 = none."""
         return self._restart_ms
 
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
-        """Renew the leases of these jobs of a consumer."""
+        """Renew the leases of these jobs of a consumer. Queues that rest after a refusal are left out."""
         of_queue = by_queue(held)
         replies = self._run(
             [
@@ -84,7 +84,7 @@ class RedisLeaseKeeper:
         return read_all_pending(self._executor, self._keys, self._queues, consumer, resting=self._resting)
 
     def stop_requests(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that were asked to stop since the last call, as far as notifications arrived."""
+        """Return queue and id of jobs that a cancel asked to stop since the last call, as far as notifications came."""
         return self._stop_hints.wait(0)
 
     def settle_after_death(
@@ -97,11 +97,12 @@ class RedisLeaseKeeper:
         """Settle the jobs of a dead child. Return the `vanished` jobs that failed because of too many recoveries.
 
         `done` jobs are acknowledged, `unstarted` jobs are handed back, and `decided` settlements are carried out.
-        `vanished` jobs ran when the child died: each counts one recovery and is delivered again, or fails.
+        `vanished` jobs ran when the child died. Each of them counts one recovery and is delivered again, or fails. A
+        call may handle only a part of its jobs; `pending` returns the others.
         """
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
-            # Their envelopes were not decoded, so the script must check for a chain or batch that continues.
+            # Nobody has decoded the envelopes of these jobs, so the script must look for follow-up jobs.
             acks = [Acked(queue, job.id, job.entry, is_followed=True) for job in jobs]
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():
@@ -140,7 +141,7 @@ class RedisLeaseKeeper:
     def _run_each(self, requests: Sequence[tuple[str, Call[T]]]) -> list[T | BackendError]:
         """Send calls, each with its queue, in one request. Return their outcomes, and log refused calls.
 
-        Now and then, the time of the server is read with them.
+        If it is due, the same request reads the time of the server.
         """
         time_calls: list[Call[Any]] = [server_time_ms()] if self._clock.is_due() else []
         try:

@@ -25,8 +25,8 @@ def open_queues(
     """Create missing parts of the queues (stream, consumer group, settings), and set the clock.
 
     `consumer`: the name to register in each queue; '' for a supervisor. Returns the shortest lease of the queues, in
-    seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable and
-    OutcomeUnknown.
+    seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable or
+    OutcomeUnknown if Redis does not answer.
     """
     tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
     resting.values(queues, drive(executor.run_all(tidy)))

@@ -14,9 +14,10 @@ from delayq.redis.keys import Keys
 def read_all_pending(
     executor: Executor, keys: Keys, queues: Sequence[str], consumer: str, *, resting: RestingQueues
 ) -> list[Delivery]:
-    """Return all pending deliveries of a consumer, one page of each queue per round trip.
+    """Return all pending deliveries of a consumer, read in pages: one page of each queue per round trip.
 
-    A refused queue is logged and rests; the others are read. Raises BackendUnavailable.
+    If a queue refuses the read, this is logged, the queue rests for a second, and the others are read. Raises
+    BackendUnavailable if Redis does not answer.
     """
     found: list[Delivery] = []
     after = dict.fromkeys(queues, calls.FIRST_PENDING)

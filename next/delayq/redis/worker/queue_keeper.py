@@ -20,13 +20,13 @@ from delayq.redis.keys import Keys
 logger: Final = logging.getLogger("delayq.loops")
 
 LIST_EVERY: Final = 4.0
-"""Interval in seconds at which the list of queues is read."""
+"""Shortest interval between two reads of the list of queues, in seconds."""
 
 NO_LIST: Final = "the list of queues cannot be read"
 
 
 class RedisQueueKeeper:
-    """The QueueKeeper of Redis.
+    """Implements the protocol QueueKeeper with Redis.
 
     `queues`: the queues of the worker, which are served even if they are not in the list of queues. `name`: the
     consumer name of the relay.
@@ -55,7 +55,10 @@ class RedisQueueKeeper:
         self._recorded: dict[str, int] = {}
 
     def queues(self) -> list[str]:
-        """Return the queues to serve: the list of queues, which is read every 4 s, and the queues of the worker."""
+        """Return the queues to serve: the queues on the list, which is read at most every 4 s, and those of the worker.
+
+        If Redis refuses to return the list, return only the queues of the worker.
+        """
         if self._clock() >= self._list_at:
             self._listed = self._list()
             self._list_at = self._clock() + LIST_EVERY
@@ -71,19 +74,19 @@ class RedisQueueKeeper:
         return sorted({*listed, *self._queues})
 
     def promote(self, queue: str) -> Promoted:
-        """Make due jobs ready."""
+        """Make up to 500 due jobs ready."""
         call = calls.promote(self._keys, queue, high_water=self._options.high_water)
         return drive(self._executor.run(call))
 
     def reclaim(self, queue: str) -> Reclaimed:
-        """Take back jobs whose lease has expired."""
+        """Take back up to 250 jobs whose lease has expired."""
         call = calls.reclaim(self._keys, queue, max_recoveries=self._options.max_recoveries)
         return drive(self._executor.run(call))
 
     def repair(self, queue: str) -> Repaired:
-        """Close jobs that plain consumers acknowledged, forget jobs whose retention is over, and mend damage.
+        """Settle jobs that plain consumers acknowledged, delete jobs whose retention is over, and repair damage.
 
-        Then write the counters of the queue into its history, if they have changed.
+        If the counters of the queue have changed, add their growth to its history.
         """
         repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options, self._counted))
         if self._recorded.get(queue) != self._counted[queue]:
@@ -91,7 +94,7 @@ class RedisQueueKeeper:
         return repaired
 
     def _record(self, queue: str) -> None:
-        """Write the counters of a queue into its history. If Redis refuses this, log it and continue."""
+        """Add the growth of the counters of a queue to its history. If Redis refuses this, log it and continue."""
         try:
             drive(self._executor.run(record_activity(self._keys, queue)))
             self._recorded[queue] = self._counted[queue]

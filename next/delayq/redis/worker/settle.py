@@ -1,7 +1,7 @@
 """Turns settlements, which report the outcomes of attempts, into calls of scripts.
 
-There is one call for each kind of settlement and queue. A call has at most 250 rows and 1 MB, so further rows go into
-further calls.
+Each call has one kind of settlement, for one queue, and either only jobs that may have follow-up jobs or none. A call
+has at most 250 rows, and at most 1 MB unless a single row is larger. Further rows go into further calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from delayq.redis.worker.grouping import cut
 
 
 class Settling(NamedTuple):
-    """One call, its queue, and the positions of its settlements in the whole list."""
+    """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements."""
 
     queue: str
     positions: Sequence[int]

@@ -1,6 +1,7 @@
 """The operators' switches: pauses of single queues, a pause of all queues, maintenance, and the request to restart.
 
-Operators set them in Redis, and workers read them together with their jobs.
+Operators set these switches in Redis, and workers read them together with their jobs. Maintenance pauses all queues
+too, but workers with `--force` ignore it.
 """
 
 import math
@@ -19,7 +20,7 @@ _NOTHING: Final = Switches()
 class SwitchReader:
     """The switches, as they were last read.
 
-    `calls`: the calls that read them. If one of the calls fails, the previous value remains. `forced`: ignore
+    `calls`: the calls that read the switches. If one of the calls fails, its previous value remains. `forced`: ignore
     maintenance.
     """
 
@@ -63,7 +64,7 @@ class SwitchReader:
 
 
 def read_restart(keys: Keys) -> Call[int]:
-    """Make the call that reads when all workers were last asked to restart, in epoch ms; 0 = never."""
+    """Make the call that reads the time of the last restart request, in epoch ms; 0 = none."""
     return read("HGET", keys.control, "restart_ms", parse=lambda reply: _number(reply) or 0)
 
 

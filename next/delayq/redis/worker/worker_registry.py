@@ -1,6 +1,6 @@
 """The list of live workers, for operators.
 
-Every few seconds, each supervisor writes a description of each of its children, which expires after 30 s.
+Every few seconds, each supervisor writes a description of each of its children. A description expires after 30 s.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ TTL_MS: Final = 30_000
 
 
 class RedisWorkerRegistry:
-    """The WorkerRegistry of Redis."""
+    """Implements the protocol WorkerRegistry with Redis."""
 
     def __init__(self, executor: Executor, keys: Keys) -> None:
         self._executor = executor
@@ -27,7 +27,7 @@ class RedisWorkerRegistry:
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
         """Store descriptions of children under their names, in one request.
 
-        A full server refuses this. The refusal is ignored, because a worker need not be on the list to work.
+        A full server refuses these calls. Refusals are ignored, because a worker need not be on the list to work.
         """
         calls: list[Call[Any]] = []
         for name, document in documents.items():
@@ -50,7 +50,7 @@ def list_names(keys: Keys) -> Call[list[str]]:
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
-    """Make the call that reads the description of a child. Its value is None if that has expired or is unreadable."""
+    """Make the call that reads the description of a child; its value is None for an expired or unreadable one."""
 
     def parse(reply: bytes | None) -> WorkerInfo | None:
         try:

@@ -1,8 +1,8 @@
 """Runs coroutine functions, many at a time, in one event loop. The loop has its own thread.
 
-To interrupt a handler, its task is cancelled. The attempt then ends with the error of the interruption, such as
-JobTimedOut. If tasks that a handler started still run at its end, they are cancelled, because no code of a job should
-run after the job has ended.
+To interrupt a handler, its task is cancelled, which raises CancelledError in the handler. If the handler lets
+CancelledError pass, the attempt ends with the error of the interruption, such as JobTimedOut. Tasks that a handler
+started and left running are cancelled when the handler ends, because no code of a job should run after the job.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from delayq.worker.runners.runner import AsyncEnd, Begin
 logger: Final = logging.getLogger("delayq.worker")
 
 LEFT_OVER_WAIT: Final = 1.0
-"""How long to wait for the end of tasks that a handler left running, in seconds."""
+"""How long to wait until cancelled tasks of a handler have ended, and until a stopped loop has ended, in seconds."""
 
 _tasks_of_job: Final[ContextVar[set[asyncio.Task[Any]] | None]] = ContextVar("delayq_tasks", default=None)
 
@@ -62,7 +62,7 @@ class EventLoopRunner:
             try:
                 self._loop.run_forever()
             except BaseException:
-                logger.exception("an error in a task of a handler stopped the event loop; the loop continues")
+                logger.exception("an error such as SystemExit in a task stopped the event loop; the loop runs again")
 
     def _start(self, job: JobInFlight, attempt: Attempt) -> None:
         self._running[job] = self._loop.create_task(self._attempt(job, attempt), context=attempt.context)
@@ -70,11 +70,12 @@ class EventLoopRunner:
     def _cancel(self, job: JobInFlight) -> None:
         task = self._running.get(job)
         if task is not None:
-            # Cancel one turn later: a task that is cancelled before its first step never runs, and its job never ends.
+            # Cancel one turn later, because a task that is cancelled before its first step never runs, so that the job
+            # would never end.
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Await a handler, then cancel the tasks that it left running. This runs in the context of the attempt."""
+        """Await a handler, cancel the tasks that it left running, and end the attempt. Its context is active here."""
         result: Any = None
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()
@@ -94,9 +95,9 @@ class EventLoopRunner:
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """Make a task, and record it for the job whose handler started it.
+    """Make a task, and record the task for the job whose handler started it.
 
-    `options` are passed through, because they differ between versions of Python.
+    `options` are passed on unchanged, because they differ between versions of Python.
     """
     context: Context | None = options.get("context")
     task = asyncio.Task(coroutine, loop=loop, **options)

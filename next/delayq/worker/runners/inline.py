@@ -1,9 +1,9 @@
 """Runs plain functions in the main thread, one at a time.
 
-To interrupt a handler, the watchdog sends a signal to the main thread, and the Python signal handler raises an error
-there. A signal also ends a sleep or a blocked read, and Python runs signal handlers only in the main thread. The signal
-handler raises only while `_is_armed`, which is True only inside the handler of the job. So an interruption never hits
-the next job.
+To interrupt a handler, the watchdog sends a signal to the main thread, where the Python signal handler raises an error.
+A signal is used because it also ends a sleep or a blocked read, and because Python runs signal handlers only in the
+main thread. The signal handler raises only while `_is_armed`, which is True only inside the handler of the job. So an
+interruption never hits the next job.
 """
 
 import signal
@@ -37,7 +37,10 @@ class InlineRunner:
         self._end(job, attempt, result, error)
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Raise an error in the main thread as soon as the interpreter runs there. C code delays this."""
+        """Raise an error in the handler of this job as soon as Python code runs in the main thread. C code delays this.
+
+        If the job has ended by then, nothing is raised.
+        """
         self._pending = (job, error)
         signal.pthread_kill(threading.main_thread().ident or 0, WAKE_SIGNAL)
 

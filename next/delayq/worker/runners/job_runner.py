@@ -1,4 +1,4 @@
-"""Runs the jobs of a child. It begins each attempt, passes it to the runner for its kind of handler, and ends it."""
+"""Runs the jobs of a child: begins each attempt, passes it to the runner for its kind of handler, and ends it."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ class JobRunner:
     """Runs jobs that InFlight has started.
 
     Coroutine functions run in an event loop. Plain functions run in the main thread, or in several other threads if
-    `threads` is more than 1. `inline`: the runner for the main thread, or None.
+    `threads` is more than 1. `inline`: the runner for the main thread; None = plain functions run in other threads.
     """
 
     def __init__(self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int) -> None:
@@ -65,7 +65,10 @@ class JobRunner:
         runner.interrupt(job, error)
 
     def wait(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds until a job ends or `wake` is called. Events since the last wait count too."""
+        """Wait up to `timeout` seconds until a job ends in another thread, or `wake` is called.
+
+        If that has happened since the last wait, return at once.
+        """
         self._has_ended.wait(timeout)
         self._has_ended.clear()
 
@@ -120,7 +123,7 @@ class JobRunner:
         self._has_ended.set()
 
     async def _end_in_loop(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        """End an attempt that ran in the event loop. An async hook is awaited there too."""
+        """End an attempt that ran in the event loop. An async hook `failed` is awaited there too."""
         self._note_end(error)
         outcome: Outcome | None = None
         try:

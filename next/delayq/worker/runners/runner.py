@@ -1,4 +1,4 @@
-"""The protocol of runners. A child has up to two of them: one for plain functions, and one for coroutine functions."""
+"""The protocol of runners. A child has one runner for plain functions, and perhaps one for coroutine functions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from delayq.worker.attempt import Attempt
 from delayq.worker.in_flight import JobInFlight
 
 Begin = Callable[[JobInFlight, Attempt], None]
-"""Called when a handler begins that had to wait for a thread or for the event loop."""
+"""Called when a handler begins in another thread or in the event loop."""
 
 End = Callable[[JobInFlight, Attempt, Any, BaseException | None], None]
 """Called when an attempt has ended, with its result, or with the error that it raised."""

@@ -1,7 +1,8 @@
 """Runs plain functions in a fixed number of threads.
 
-Python cannot raise an exception in another thread at once. So the supervisor kills the whole process if a job does not
-end after its timeout or a cancel. Before that, `context.stopping` becomes True, so that the handler can return in time.
+Python cannot raise an exception in another thread at once. So the supervisor kills the whole process if a job still
+runs `timeout_grace` (a setting) after its time limit or a cancel, or at the end of the grace period. Before that,
+`context.stopping` becomes True, so that the handler can return in time.
 """
 
 import queue
@@ -30,7 +31,7 @@ class ThreadRunner:
         self._attempts.put((job, attempt))
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
-        """Do nothing, because the supervisor kills the process if the handler does not return."""
+        """Do nothing, because the supervisor kills the process if the handler does not return in time."""
 
     def close(self) -> None:
         """Let all threads end, and wait for them."""
