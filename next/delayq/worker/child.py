@@ -262,6 +262,8 @@ class Child:
             raise
         self._free_settled(under_way.finished, answers)
         self._add(taken, under_way.sent_at)
+        if under_way.limit:  # the trip has also read the switches
+            self._slots.set_restart(self._consumer.switches().restart_ms)
 
     def _add(self, taken: Sequence[Any], sent_at: float) -> None:
         if taken:

@@ -31,6 +31,7 @@ class FakeConsumer:
         self.settled: list[Settlement] = []
         self.handed_back: list[DeliveryRef] = []
         self.trips = 0
+        self.restart_ms = 0
         self.lost: list[Delivery] = []
         self.refuses = False
         self.answer = SettleAnswer.SETTLED
@@ -65,7 +66,7 @@ class FakeConsumer:
         self.progress += progress
 
     def switches(self) -> Switches:
-        return Switches()
+        return Switches(restart_ms=self.restart_ms)
 
 
 class FakeKeeper:

@@ -69,6 +69,15 @@ def test_one_trip_settles_what_is_finished_and_takes_what_is_new() -> None:
     assert consumer.trips == 2
 
 
+def test_a_child_that_always_has_jobs_reads_a_restart_request() -> None:
+    under_test = ChildUnderTest(FakeConsumer(*map(delivery, range(1, 10))))
+    under_test.child.step()
+    under_test.consumer.restart_ms = 5
+    under_test.child.step()
+    under_test.child.step()
+    assert (under_test.slots.restart_ms(), under_test.slots.idle_for()) == (5, None)
+
+
 def test_jobs_of_two_queues_that_have_the_same_entry_id_both_run() -> None:
     """Streams give entry ids by the millisecond, so those of two queues may be equal."""
     under_test = ChildUnderTest(FakeConsumer())
