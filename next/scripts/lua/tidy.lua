@@ -21,12 +21,12 @@
 --            entries, scheduled, failed, completed, jobs, unique, locks   number of rows in the key with this name
 --            regrouped  1 = the consumer group was missing or damaged, and was set to the end of the stream; else 0
 --            counted    sum of all counters (the fields `*_total` of `meta`)
---            is_new     1 = the queue was new; else 0
+--            is_new     1 = `meta` did not have the queue yet; else 0
 -- COST     O(consumer groups)
 --
--- The data is damaged in three cases: stream and entries differ; jobs is not the sum of scheduled, entries, failed and
--- completed; locks is greater than unique. The last comparison is needed because a job loses its unique key if its row
--- in `unique` is lost, and the other two comparisons do not reveal this.
+-- The data is damaged if `stream` and `entries` differ, if `jobs` is not the sum of `scheduled`, `entries`, `failed`
+-- and `completed`, or if `locks` is greater than `unique`. The last comparison is needed because a job loses its unique
+-- key if its row in `unique` is lost, and the other two comparisons do not reveal this loss.
 --
 -- If the counter sum is unchanged since the caller's last call, the queue was idle in between. If the sum has fallen,
 -- the server lost data or the queue was removed.
@@ -69,7 +69,7 @@ end
 
 -- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. In both cases, a worker may be
 -- running the job of any entry. So the group is set to the end of the stream, and Redis delivers no entry a second
--- time. Some of these entries may never have been processed. The field `anew` has the id of the last one, and
+-- time. Some of these entries may never have been processed. The field `anew` has the id of the last entry, and
 -- `outside_acks` finds the entries up to this id, so that the caller can append their jobs to the stream again.
 
 local function last_made()
@@ -84,8 +84,8 @@ end
 local group = find_group(stream)
 local regrouped = 0
 if not group or (delivered and padded(group['last-delivered-id']) < padded(delivered)) then
-  -- If somebody recreated the stream by hand, its ids are too low. They are raised, so that `delivered` never goes
-  -- down.
+  -- If somebody recreated the stream by hand, its ids are too low. The next id is raised, so that `delivered` never
+  -- goes down.
   if delivered and padded(last_made()) < padded(delivered) then
     local next_ms = tonumber(string.match(delivered, '%d+')) + 1
     redis.call('XSETID', stream, string.format('%.0f-0', next_ms))
