@@ -1,4 +1,4 @@
-"""The time of the server, kept between two looks by the monotonic clock of this machine."""
+"""The time of the server. Between two reads of it, the monotonic clock of this machine measures the time."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,14 @@ READ_EVERY: Final = 60.0
 """Seconds after which the time of the server is read again."""
 
 MAX_DRIFT: Final = 1.0
-"""If the wall clock and the monotonic clock drift apart by more seconds, the machine was suspended or its clock was
-set. Then the time of the server is read again."""
+"""If the wall clock and the monotonic clock drift apart by more than this many seconds, the machine was suspended or
+its clock was set. Then the time of the server is read again."""
 
 
 class ServerClock:
     """The time of the server: its last known time plus the monotonic time since.
 
-    So a wall clock that is set while the process runs changes nothing.
+    So `now_ms` stays right if the wall clock is set while the process runs.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ServerClock:
         self._due_at = now + READ_EVERY
 
     def expire(self) -> None:
-        """Have the time read again soon, because there was an outage: another server may answer now."""
+        """Have the time read again soon, because after an outage another server may answer."""
         self._due_at = -1.0
 
     def is_due(self) -> bool:
@@ -44,5 +44,5 @@ class ServerClock:
         return now >= self._due_at or abs(self._wall_clock() - now - self._drift_base) > MAX_DRIFT
 
     def now_ms(self) -> int:
-        """Return the time of the server, in epoch ms. Before the first `set`, it is the time of this machine."""
+        """Return the time of the server, in epoch ms. Before the first `set`, return the time of this machine."""
         return int(self._clock() * 1000 + self._ahead_ms)
