@@ -49,7 +49,7 @@ def open_closed_streams() -> None:
 
 
 def drop_lost_output() -> None:
-    """From now on, drop output that cannot be written, because the exit code must report a change and not its output.
+    """From now on, drop output that cannot be written, because the exit code must report the change, not the output.
 
     Streams that are not files, as in tests, stay as they are.
     """

@@ -44,7 +44,7 @@ def explain_job(facts: Facts) -> list[Reason]:
         return [_failed(job)]
     if job.state == "completed":
         until = f", and is kept until {format_instant(job.forget_ms)}" if job.forget_ms is not None else ""
-        return [Reason("finished", f"It has finished{until}.")]
+        return [Reason("finished", f"The job is completed{until}.")]
     if job.state == "reserved":
         return list(_reserved(facts))
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
@@ -57,11 +57,13 @@ def explain_job(facts: Facts) -> list[Reason]:
 def _failed(job: JobInfo) -> Reason:
     if job.is_lost or job.envelope is None:
         return Reason(
-            "payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job, "drops it")
+            "payload-lost",
+            "The job failed, and its payload cannot be read.",
+            _command("failed forget", job, "drops it"),
         )
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")
-    return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
+    return Reason("failed", f"The job failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:
@@ -69,19 +71,22 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     idle_ms = job.idle_ms or 0
     if not job.consumer:
         yield Reason(
-            "acknowledged", "A consumer acknowledged it with a plain XACK.", "A janitor settles it within a minute."
+            "acknowledged",
+            "A consumer acknowledged the job with a plain XACK.",
+            "A janitor settles the job within a minute.",
         )
     elif lease_ms and idle_ms > lease_ms:
         yield Reason(
             "lease-silent",
-            f"{job.consumer} holds it, but has not renewed its lease of {format_duration(lease_ms)} for "
+            f"{job.consumer} has the job, but has not renewed its lease of {format_duration(lease_ms)} for "
             f"{rough_duration(idle_ms)}.",
-            f"Start a worker, which redelivers it: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
+            "Start a worker, which redelivers the job: "
+            f"`delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
         )
     else:
-        yield Reason("running", f"{job.consumer} holds it, and renewed its lease {rough_duration(idle_ms)} ago.")
+        yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
-        yield Reason("stopping", f"A cancel asked it to stop at {format_instant(job.cancel_asked_ms)}.")
+        yield Reason("stopping", f"A call of cancel asked the job to stop at {format_instant(job.cancel_asked_ms)}.")
 
 
 def _switches(facts: Facts) -> Iterator[Reason]:
@@ -89,7 +94,7 @@ def _switches(facts: Facts) -> Iterator[Reason]:
     control, queue = facts.control, facts.job.queue
     if control.maintenance_until_ms is not None:
         what = f"Maintenance is on{_why(control.reason)}{_until(control.maintenance_until_ms)}."
-        yield Reason("maintenance", what, "`delayq maintenance off` ends it.")
+        yield Reason("maintenance", what, "`delayq maintenance off` ends the maintenance.")
     if control.paused_until_ms is not None:
         what = f"All workers are paused{_why(control.paused_reason)}{_until(control.paused_until_ms)}."
         yield Reason("all-paused", what, "`delayq resume --all` ends the pause.")
@@ -102,12 +107,12 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     queue = facts.job.queue
     serving = [worker for worker in facts.workers if queue in worker.queues]
     states = {worker.about.get("state") for worker in serving}
-    start = f"Start one: `delayq work --app MODULE --queue {queue}`."
+    start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif "working" not in states:
-        what = f"No worker of the queue {queue} accepts jobs; they are {' or '.join(sorted(map(str, states)))}."
-        yield Reason("workers-idle", what, "Send them SIGCONT, or start another one.")
+        what = f"No worker of the queue {queue} accepts jobs; the workers are {' or '.join(sorted(map(str, states)))}."
+        yield Reason("workers-idle", what, "Send SIGCONT to these workers, or start another worker.")
 
 
 def _stuck(facts: Facts) -> Iterator[Reason]:
@@ -119,12 +124,14 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
     if in_stream >= facts.high_water:
         yield Reason(
             "high-water",
-            f"The stream is full: it holds {in_stream:,} jobs, and the limit is {facts.high_water:,}.",
+            f"The stream is full: {in_stream:,} jobs are ready or reserved, and the limit is {facts.high_water:,}.",
             "Start more workers, or raise DELAYQ_HIGH_WATER.",
         )
     elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
         what = f"No mover has served the queue {job.queue} for a while."
-        yield Reason("no-mover", what, f"Start one: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.")
+        yield Reason(
+            "no-mover", what, f"Start a mover: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
+        )
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
@@ -134,8 +141,8 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     if job.state == "ready":
         announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
         held = max(stats.reserved, announced)  # both may lag: workers announce running jobs only every few seconds
-        what = f"It waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
-        yield Reason("ready", f"{what}, and its workers hold {held:,}.")
+        what = f"The job waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
+        yield Reason("ready", f"{what}, and its workers have {held:,}.")
         return
     left_ms = due_ms - stats.now_ms
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
@@ -150,10 +157,10 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         why = f": {_error(job)}" if job.failure else ""
         yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next attempt is due {when}.")
     elif left_ms > 0:
-        yield Reason("due-later", f"It is due {when}.", _command("run-now", job, "runs it at once"))
+        yield Reason("due-later", f"The job is due {when}.", _command("run-now", job, "runs it at once"))
     else:
-        what = f"It has been due for {rough_duration(-left_ms)}"
-        yield Reason("due", f"{what}, and the mover will make it ready next." if is_next else f"{what}.")
+        what = f"The job has been due for {rough_duration(-left_ms)}"
+        yield Reason("due", f"{what}, and the mover will make the job ready next." if is_next else f"{what}.")
 
 
 def _error(job: JobInfo) -> str:

@@ -104,16 +104,20 @@ def work(
     json: JsonLines = False,
     name: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Name in `delayq workers`, instead of the host name.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Name of this worker in `delayq workers`, instead of the host name.",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C. Running jobs then get a grace period to finish (--grace).
 
     delayq work --app shop.jobs
 
-    Signals: TERM, INT and QUIT stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
-    pauses the worker, CONT resumes it. Exit codes: 0 stopped in good order, 5 Redis unreachable, 6 refused for safety,
-    130 stopped at once.
+    Signals: TERM, INT and QUIT stop the worker. The same signal again, at least 2 s later, stops the worker at once.
+    USR2 pauses the worker, and CONT resumes it. Exit codes: 0 stopped gracefully, 5 Redis unreachable, 6 refused for
+    safety, 130 stopped at once.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
@@ -168,12 +172,12 @@ def move(
     allow_eviction: AllowEviction = False,
     json: JsonLines = False,
 ) -> None:
-    """Make due jobs ready without running them, until SIGTERM or Ctrl-C. Each worker does this too.
+    """Make due jobs ready without running them, until SIGTERM or Ctrl-C. Workers make due jobs ready too.
 
     delayq move
 
-    This process also redelivers the jobs of vanished workers, and repairs queues. With --once it redelivers nothing,
-    because it has not seen how long the workers were silent. Exit code 6: refused for safety.
+    This process also redelivers the jobs of vanished workers, and repairs queues. With --once, the process redelivers
+    nothing, because it cannot know how long the workers were silent. Exit code 6: refused for safety.
     """
     drop_lost_output()
     session = session_of(context)
@@ -218,7 +222,7 @@ def _note(text: str) -> None:
 
 
 def _how_many(options: WorkerOptions) -> str:
-    """Return the number of jobs at a time as text. With the default of one, a long job delays the next ones."""
+    """Return how many jobs run at a time, as text. The default of one means that a long job delays all others."""
     at_a_time = options.processes * options.threads
     return "one job at a time" if at_a_time == 1 else f"{at_a_time} jobs at a time"
 

@@ -213,6 +213,6 @@ def _must_be_empty(queue: str, holds: Holds) -> None:
     if held:
         raise QueueInUse(
             f"The queue {queue!r} holds jobs: {', '.join(held)}.",
-            hint=f"`delayq clear --queue {queue}` deletes waiting jobs. "
+            hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs.",
         )
