@@ -20,15 +20,17 @@ _TRACEBACK: Final = "`delayq -v …` shows the traceback."
 
 
 def load_application(module: str) -> None:
-    """Import a module, which declares its jobs by that. The working directory comes first, as with `python -m`.
+    """Import a module, so that its jobs are declared.
 
-    Raises ConfigError for anything but success, also when the module ends the program.
+    The module is first searched in the working directory, as with `python -m`.
+
+    Raises ConfigError if the import fails, also if the module ends the program.
     """
     if "" not in sys.path:
         sys.path.insert(0, "")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
-            f"--app takes the name of a module, and {module!r} is none.", hint=_hint_for(module), field="app"
+            f"--app takes the name of a module, but {module!r} is not such a name.", hint=_hint_for(module), field="app"
         )
     try:
         import_module(module)
@@ -36,8 +38,10 @@ def load_application(module: str) -> None:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            hint = _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that holds it."
-            raise ConfigError(f"No module {module!r} is found.", hint=hint, field="app") from None
+            hint = (
+                _hint_for(module) if module.endswith(".py") else "Run delayq in the directory that contains the module."
+            )
+            raise ConfigError(f"No module {module!r} was found.", hint=hint, field="app") from None
         raise ConfigError(
             f"The module {module!r} cannot be imported: {_sentence(error)}", hint=_TRACEBACK, field="app"
         ) from error
@@ -55,9 +59,9 @@ def load_application(module: str) -> None:
 def settings_of_application(settings: Settings) -> Settings:
     """Return the settings for a worker of the application that was loaded.
 
-    A manager that the application has set names its Redis. It counts when nothing else names one. Raises ConfigError
-    when something else names another: the worker would wait for jobs that go elsewhere. So do the other settings of the
-    manager, where options, variables and the settings file say nothing.
+    If the application has set a manager, the settings of the manager apply where options, variables and the settings
+    file have no value. Raises ConfigError if the manager and the settings of the worker name different Redis servers,
+    because the worker would then wait for jobs that are sent to another server.
     """
     manager = manager_that_was_set()
     if manager is None:
@@ -73,7 +77,7 @@ def settings_of_application(settings: Settings) -> Settings:
     if not backend_of(settings).shares_jobs_with(backend_of(said)):
         raise ConfigError(
             f"The worker would serve {_shown(settings)}, but the application sends its jobs to {_shown(said)}.",
-            hint="Give both the same: set DELAYQ_URL for both, or for neither.",
+            hint="Give the worker and the application the same server: set DELAYQ_URL for both, or for neither.",
             field="url",
         )
     return settings
@@ -88,7 +92,8 @@ def share_settings(settings: Settings) -> None:
 def queues_of_application() -> list[str]:
     """List the queues of the jobs that the application sends to the Redis of the chosen connection, sorted.
 
-    Without any job it is the default queue. Raises ConfigError for a connection that does not exist.
+    If there is no such job, the list has only the default queue. Raises ConfigError for a connection that does not
+    exist.
     """
     manager = current_manager()
     chosen = manager.connection()
@@ -97,9 +102,9 @@ def queues_of_application() -> list[str]:
 
 
 def connections_elsewhere() -> list[str]:
-    """List the connections to another Redis, or another prefix, to which the application sends jobs, sorted.
+    """List the connections with another server or prefix to which the application sends jobs, sorted.
 
-    Their jobs need workers of their own.
+    The jobs of each of these connections need a worker of their own.
     """
     manager = current_manager()
     chosen = manager.connection()
@@ -116,7 +121,7 @@ def _destinations(manager: Manager) -> list[tuple[Connection, str]]:
 
 
 def _hint_for(given: str) -> str:
-    """Guess the module that was meant: of a path, or of a module and a name in it."""
+    """Guess the module that was meant by a path, or by a module and a name in this module."""
     path = PurePath(given.partition(":")[0].removesuffix(".py"))
     if path.is_absolute() and path.name.isidentifier():
         return f"Run delayq in the directory {path.parent}, and write --app {path.name}."

@@ -11,7 +11,7 @@ def _destination(name: str, options: JobOptions) -> tuple[Connection, str]:
 
 
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
-    """Cancel a job in the queue of its name; raises FoundElsewhere when another queue has the id."""
+    """Cancel a job in the queue of its name. Raises FoundElsewhere if only another queue has a job with this id."""
     connection, queue = _destination(name, options)
     answer = connection.client.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
@@ -20,7 +20,7 @@ def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) ->
 
 
 async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
-    """Cancel a job, awaited; see `cancel_job`."""
+    """Cancel a job in an event loop; see `cancel_job`."""
     connection, queue = _destination(name, options)
     answer = await connection.aclient.cancel(job_id, queue=queue, running=running)
     if answer == "unknown":
@@ -29,7 +29,10 @@ async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: b
 
 
 def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
-    """Return a job in the queue of its name, or None; raises FoundElsewhere when another queue has the id."""
+    """Return a job in the queue of its name, or None.
+
+    Raises FoundElsewhere if only another queue has a job with this id.
+    """
     connection, queue = _destination(name, options)
     info = connection.client.get(job_id, queue=queue)
     if info is None:
@@ -38,7 +41,7 @@ def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
 
 
 async def afind_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
-    """Find a job, awaited; see `find_job`."""
+    """Find a job in an event loop; see `find_job`."""
     connection, queue = _destination(name, options)
     info = await connection.aclient.get(job_id, queue=queue)
     if info is None:

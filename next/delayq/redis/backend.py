@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # clients, which are made most often, need none of these
     from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 
 CHILD_RETRY_TIMEOUT: Final = 1.0
-"""How long, in seconds, a child retries a failed Redis call. Its loop calls again in any case."""
+"""How long, in seconds, a child retries a failed Redis call. After that, the loop of the child calls again in any
+case."""
 
 SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 """How long, in seconds, a supervisor retries a failed Redis call: room for two tries."""
@@ -36,7 +37,7 @@ SUPERVISOR_TRY_TIMEOUT: Final = 0.5
 class RedisBackend:
     """The Backend of Redis and Valkey.
 
-    If the settings have no url, it uses the embedded server of the project. That server is found or started when the
+    If the settings have no url, the backend uses the embedded server of the project, which is found or started when the
     first object is made. Methods raise ConfigError if the url cannot be used, and BackendUnavailable if the embedded
     server does not start.
     """

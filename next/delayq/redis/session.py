@@ -1,6 +1,6 @@
 """The session of a client: its connection to one server, with the names of keys, the options and the routes.
 
-All operations of a client use it. Besides sending calls, it
+All operations of a client use its session. Besides sending calls, the session
 
 * chooses the queue of a new job by the routes,
 * adds queues to the list of queues, where movers and janitors find them,
@@ -31,11 +31,14 @@ MAX_SEARCHED: Final = 200
 """Maximum number of queues that are searched for an id if the caller named no queue."""
 
 CONFIRM_MS: Final = 1_500
-"""Longest time of WAIT and WAITAOF, in ms. It is shorter than the time limit of one try of a call."""
+"""Longest time of WAIT and WAITAOF, in ms, which is shorter than the time limit of one try of a call."""
 
 
 class Session:
-    """The connection of one client to one server. Threads may share it; so may event loops, if it is async."""
+    """The connection of one client to one server.
+
+    Threads may share a session. Event loops may share an async session.
+    """
 
     def __init__(
         self, executor: Executor, keys: Keys, options: Options, *, routes: Routes = NO_ROUTES, connection: str = ""
@@ -70,11 +73,11 @@ class Session:
         return [self.routed(spec) for spec in specs] if self._routes.table else specs
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
-        """Send a call that changes a queue, and wait until it is as durable as the options ask.
+        """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.
 
         `may_create`: the call may create its queue, so the queue is added to the list of queues, in the same round
-        trip, once per session. If Redis refuses this, the call is still sent, because a worker serves the queues of
-        `--queue` without the list. The next such call tries to add the queue again.
+        trip, once per session. If Redis refuses to add the queue, the call is still sent, because a worker serves the
+        queues of `--queue` without the list. The next such call tries to add the queue again.
 
         Raises the errors of `Executor.run`, and NotConfirmed.
         """
@@ -129,7 +132,10 @@ class Session:
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is on the list. If Redis refused to add it, log this once for each queue."""
+        """Remember that a queue is on the list.
+
+        If Redis refused to add the queue, log this error once for each queue.
+        """
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:
@@ -137,7 +143,7 @@ class Session:
             _warn_unlisted(queue, listed)
 
     async def _write_confirmed(self, call: Call[T], queue: str) -> T:
-        """Send a call, and on the same connection WAIT or WAITAOF, until its effect is as durable as asked.
+        """Send a call, and on the same connection WAIT or WAITAOF, to confirm that the effect of the call is durable.
 
         If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
         may not be durable yet. So a mark is written after the call. If the script had to be loaded first, WAIT would

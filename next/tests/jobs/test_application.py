@@ -43,9 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_path_is_no_module_and_the_module_is_named(given: str, meant: str) -> None:
     """Report f: what `--app` takes was not said."""
-    with pytest.raises(
-        ConfigError, match=rf"(takes the name of a module, and|No module) .* is .*\. {re.escape(meant)}$"
-    ):
+    with pytest.raises(ConfigError, match=rf"(but .* is not such a name|No module .* was found)\. {re.escape(meant)}$"):
         load_application(given)
 
 
@@ -69,7 +67,7 @@ def test_an_import_that_does_not_succeed_is_an_error_with_its_reason(here: Path,
 
 
 def test_a_module_that_is_not_there_is_named(here: Path) -> None:
-    with pytest.raises(ConfigError, match="No module 'shop_under_test' is found"):
+    with pytest.raises(ConfigError, match="No module 'shop_under_test' was found"):
         load_application("shop_under_test")
 
 

@@ -41,7 +41,7 @@ def down(
 ) -> None:
     """Stop the embedded server of this project.
 
-    Its data is kept, and the next `delayq schedule` starts the server again.
+    Its data is kept, and the next command that uses Redis starts the server again.
 
     delayq down
 
