@@ -68,6 +68,8 @@ class Janitor:
             if answer.reclaimed:
                 logger.warning("queue %s: jobs redelivered because their worker vanished: %d", queue, answer.reclaimed)
             if answer.failed:
-                logger.error("queue %s: jobs failed because their workers vanished too often: %d", queue, answer.failed)
+                logger.error(
+                    "queue %s: jobs failed because their workers vanished too many times: %d", queue, answer.failed
+                )
             self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1
