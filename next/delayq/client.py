@@ -36,9 +36,9 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         due_ms     due time in epoch ms; None = the job does not wait for a due time
         outcome    effect of the call: 'created', 'kept', 'replaced', 'postponed', 'rescheduled', 'scheduled', 'ready',
                    or 'vetoed' (not sent, because the job class refused it)
-        name       name of the job; '' after calls that do not read it
+        name       name of the job; '' after calls that do not read the name
 
-    Its methods call the client with the id and the queue of the job.
+    The methods of a reference call the client with the id and the queue of the job.
     """
 
     client: "DelayQ"
@@ -64,7 +64,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         tz: str | None = None,
         fold: int | None = None,
     ) -> "JobRef":
-        """Give the job a new due time. See DelayQ.reschedule."""
+        """Change the due time of the job. See DelayQ.reschedule."""
         return self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     def run_now(self) -> "JobRef":
@@ -116,7 +116,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         tz: str | None = None,
         fold: int | None = None,
     ) -> "AsyncJobRef":
-        """Give the job a new due time. See DelayQ.reschedule."""
+        """Change the due time of the job. See DelayQ.reschedule."""
         return await self.client.reschedule(self.id, queue=self.queue, delay=delay, at=at, tz=tz, fold=fold)
 
     async def run_now(self) -> "AsyncJobRef":
@@ -139,7 +139,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
 class AsyncDelayQ(Operations[AsyncJobRef]):
     """The client for asyncio. Several event loops may share one client.
 
-    The arguments and errors are the same as for DelayQ. It can be used with `async with`.
+    The arguments and errors are the same as for DelayQ. The client can be used with `async with`.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ Blocking = Callable[Concatenate[DelayQ, P], T]
 def _result_of(info: JobInfo | None, job_id: str) -> Any:
     if info is None:
         raise JobNotFound(
-            f"The job {job_id!r} is not kept: it has finished, or was cancelled.",
+            f"The job {job_id!r} is not kept. It was completed, cancelled or deleted.",
             hint="To keep results, give the job a retention, such as retention='1h'.",
         )
     if info.state == "failed":

@@ -88,8 +88,8 @@ class Manager:
         """Send jobs whose names match a pattern ('order.*') to a queue, a connection, or both.
 
         The queue of the route applies if neither the call nor the declaration of the job names a queue. The same is
-        true of its connection. A new route comes before existing routes. Clients of this manager follow it too. Raises
-        InvalidInput if `queue` is not a valid name.
+        true of the connection. A new route comes before existing routes. Clients of this manager use the route too.
+        Raises InvalidInput if `queue` is not a valid name.
         """
         self._routes.add(pattern, Route(queue=None if queue is None else check_queue(queue), connection=connection))
 

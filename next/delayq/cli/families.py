@@ -1,4 +1,4 @@
-"""The table of all commands. Only the module of the running command is imported, so that each command starts fast.
+"""The table of all commands. A run imports only the module of its own command, so that each command starts fast.
 
 `delayq --help` and the hint for a mistyped command read this table. A test compares its lines with the docstrings.
 """
@@ -30,9 +30,9 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "schedule": Command("Jobs", "Schedule a job.", "jobs:schedule"),
     "cancel": Command("Jobs", "Cancel a job, unless a worker already has it.", "jobs:cancel"),
-    "run-now": Command("Jobs", "Run a waiting job now.", "jobs:run_now"),
-    "reschedule": Command("Jobs", "Give a waiting job a new due time.", "jobs:reschedule"),
-    "archive": Command("Jobs", "Give up a waiting job: move it to the failed jobs.", "jobs:archive"),
+    "run-now": Command("Jobs", "Run a scheduled job now.", "jobs:run_now"),
+    "reschedule": Command("Jobs", "Change the due time of a scheduled or ready job.", "jobs:reschedule"),
+    "archive": Command("Jobs", "Move a scheduled or ready job to the failed jobs.", "jobs:archive"),
     "show": Command("Jobs", "Show all details of a job.", "show_jobs:show"),
     "list": Command("Jobs", "List the jobs of a queue in one state, earliest first.", "show_jobs:list_jobs"),
     "upcoming": Command("Jobs", "Count the jobs that become due in the next minutes.", "show_jobs:upcoming"),
@@ -40,8 +40,8 @@ COMMANDS: Final = {
     "stats": Command("Queues", "Count the jobs of each queue by state.", "queues:stats"),
     "pause": Command("Queues", "Pause a queue, or all workers.", "queues:pause"),
     "resume": Command("Queues", "Resume a queue, or all workers.", "queues:resume"),
-    "clear": Command("Queues", "Drop all waiting jobs of a queue.", "queues:clear"),
-    "queue": Command("Queues", "Settings of a queue: set, show, remove.", "queues:queue"),
+    "clear": Command("Queues", "Drop all scheduled and ready jobs of a queue.", "queues:clear"),
+    "queue": Command("Queues", "One queue: set or show its settings, or remove the queue.", "queues:queue"),
     "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Make due jobs ready without running them, until SIGTERM or Ctrl-C.", "work:move"),

@@ -17,8 +17,8 @@ SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "bui
 def listen(folder: Path, command: Sequence[str]) -> int:
     """Run a worker by its command, and restart it when a Python file below the folder changes.
 
-    A worker that has exited is started again at the next change. TERM and Ctrl-C stop the worker. Then its exit code is
-    returned.
+    A worker that has exited is started again at the next change. TERM and Ctrl-C stop the worker, and the function
+    returns the exit code of the worker.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     seen = snapshot(folder)
@@ -45,7 +45,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_result]]:
     try:
         entries = list(os.scandir(folder))
-    except OSError:  # the folder was removed in the meantime
+    except OSError:  # the folder was removed in the meantime, or is not readable
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -59,9 +59,10 @@ def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_res
 
 
 def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Start the worker in its own session, so that Ctrl-C reaches only this process, which stops the worker once.
+    """Start the worker in its own session, so that Ctrl-C does not reach the worker directly.
 
-    Bytecode is not written, because Python would run stale bytecode after two changes within a second.
+    This process then sends one TERM, because a second signal would end the worker at once. Bytecode is not written,
+    because Python would run stale bytecode after two changes within a second.
     """
     return subprocess.Popen(
         [sys.executable, "-m", "delayq", *command],

@@ -46,7 +46,7 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Only jobs that failed since this time; 2h = 2 hours ago.",
+        help="Only jobs that failed at this time or later; 2h = 2 hours ago.",
         show_default=False,
     ),
 ]
@@ -55,7 +55,7 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME",
-        help="Only jobs that failed until this time; 2h = 2 hours ago.",
+        help="Only jobs that failed at this time or earlier; 2h = 2 hours ago.",
         show_default=False,
     ),
 ]

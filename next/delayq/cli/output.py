@@ -21,7 +21,10 @@ class OutputLost(DelayqError):
 
 
 def print_json(value: Any) -> None:
-    """Print one value as one line of JSON. A stream that is not UTF-8 gets escaped characters, as JSON allows."""
+    """Print one value as one line of JSON.
+
+    If stdout is not UTF-8, all characters outside of ASCII are escaped, as JSON allows.
+    """
     text = msgspec.json.encode(value).decode()
     if not text.isascii() and _is_not_utf8(sys.stdout.encoding):
         text = "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
@@ -69,7 +72,10 @@ def confirm(deed: str, *, yes: bool) -> None:
 
 
 class Progress:
-    """Prints the progress of a long operation on stderr, every 2 s. `done` follows the number, such as 'dropped'."""
+    """Prints the progress of a long operation on stderr, at most every 2 s.
+
+    `done`: text after the number, such as 'dropped'.
+    """
 
     def __init__(self, done: str) -> None:
         self._done = done

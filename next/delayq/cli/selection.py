@@ -15,7 +15,10 @@ from delayq.core.views import JobInfo
 
 
 class Refusals:
-    """Prints errors of single jobs or queues, after which the command continues. The highest exit code is kept."""
+    """Prints errors of single jobs or queues, after which the command continues.
+
+    `exit_code` is the highest exit code of these errors.
+    """
 
     def __init__(self) -> None:
         self.exit_code = ExitCode.OK
@@ -28,7 +31,10 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Selection:
-    """The failed jobs that a command selects, by `ids` or by filters. `is_all`: select all without a filter."""
+    """The failed jobs that a command selects, by `ids` or by filters.
+
+    `is_all`: select all failed jobs, without a filter.
+    """
 
     ids: Sequence[str] = ()
     is_all: bool = False
@@ -94,7 +100,7 @@ class Selection:
         if len(failed) > 1:
             where = ", ".join(job.queue for job in failed)
             raise InvalidInput(
-                f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one with --queue."
+                f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one queue with --queue."
             )
         if not found:
             where = f"the queue {', '.join(self.queue)!r}" if self.queue else "any queue"

@@ -29,7 +29,7 @@ audit: Final = logging.getLogger("delayq.audit")
 
 @dataclass
 class Deed:
-    """A change for the audit log. `outcome` is set when the change is done."""
+    """A change for the audit log. The command sets `outcome` when the change is done."""
 
     what: str
     on: str
@@ -86,7 +86,9 @@ class CliSession:
         return embedded_of(self.settings)
 
     def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
-        """Return settings with a url. Without one, find or start the embedded server. A start prints a line on stderr.
+        """Return settings with a url.
+
+        If they have no url, find or start the embedded server. A start prints a line on stderr.
 
         Raises ConfigError, BackendUnavailable.
         """
@@ -115,7 +117,7 @@ class CliSession:
     def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:
         """After a change, write one line to the log `delayq.audit`: user, change, target, reason and outcome.
 
-        The line is shown only if the logging of the process shows this logger.
+        The line is visible only if the logging of the process shows this logger.
         """
         drop_lost_output()
         deed = Deed(what, on, reason)
@@ -172,7 +174,7 @@ def check_queue_known(client: DelayQ, queue: str) -> None:
 
 
 def _user() -> str:
-    """Return the user as login@host. Behind `sudo`, this is the login of the person."""
+    """Return the user as login@host. Under `sudo`, the login is that of the person who called `sudo`."""
     import getpass  # only the audit log needs it
 
     try:

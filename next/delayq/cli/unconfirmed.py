@@ -13,7 +13,7 @@ from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
 def unsure_change(
     id: str, queue: str, tell: Callable[[Any], None], *, as_json: bool, check: str = "delayq show {id} --queue {queue}"
 ) -> Iterator[None]:
-    """Print the known outcome of a change, and re-raise the error with a hint that names the command to check it.
+    """Print the known outcome of a change. Re-raise the error with a hint that names a command to check the change.
 
     `tell` prints the answer of a change that is in effect but not confirmed. If the reply was lost, the printed outcome
     is `unknown`.
@@ -22,7 +22,7 @@ def unsure_change(
         yield
     except NotConfirmed as error:
         tell(error.done[0])
-        _set_hint(error, f"The change is in effect. Check it: {check.format(id=id, queue=queue)}")
+        _set_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
         raise
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
@@ -30,7 +30,7 @@ def unsure_change(
             print_json(OutcomeShape(known_id, queue, "unknown") if known_id else QueueOutcomeShape(queue, "unknown"))
         else:
             print_text(f"{known_id or queue}  unknown")
-        _set_hint(error, f"Check before you repeat it: {check.format(id=known_id, queue=queue)}")
+        _set_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
         raise
 
 

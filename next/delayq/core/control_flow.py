@@ -8,12 +8,13 @@ from delayq.core.times import Duration, duration_ms
 class JobSignal(Exception):
     """The base class of `Retry`, `Snooze`, `Fail` and `Discard`, which a handler raises to choose its outcome.
 
-    Do not catch these exceptions in the handler. `except Exception` catches them too, and delayq then never sees them.
+    Do not catch these exceptions in the handler. `except Exception` catches these exceptions too, and delayq then never
+    sees them.
     """
 
 
 class Retry(JobSignal):
-    """Raise this in a handler to end the attempt and retry the job. This costs an attempt.
+    """Raise this in a handler to end the attempt and retry the job. A `Retry` costs an attempt.
 
     `delay` is the wait before the next attempt, such as "5m"; without it, the backoff of the job applies. `reason` is
     the message of the recorded failure. If no attempts are left, the job fails. A `Retry` does not count towards
@@ -28,9 +29,9 @@ class Retry(JobSignal):
 
 
 class Snooze(JobSignal):
-    """Raise this in a handler to run the job again after `delay`. This costs no attempt.
+    """Raise this in a handler to run the job again after `delay`. A `Snooze` costs no attempt.
 
-    Use it when the job cannot do its work yet, for example `raise Snooze("1h")`. A `delay` that is not a duration
+    Use `Snooze` when the job cannot do its work yet, for example `raise Snooze("1h")`. A `delay` that is not a duration
     raises InvalidInput.
     """
 
@@ -51,7 +52,7 @@ class Fail(JobSignal):
 
 
 class Discard(JobSignal):
-    """Raise this in a handler to end the job and delete it. It becomes neither completed nor failed."""
+    """Raise this in a handler to end the job and delete it. The job becomes neither completed nor failed."""
 
     def __init__(self, reason: str = "the handler discarded the job") -> None:
         super().__init__(reason)
@@ -65,7 +66,7 @@ class JobInterrupted(BaseException):
 
 
 class JobTimedOut(JobInterrupted):
-    """Raised in a handler that runs longer than the timeout of its job. This costs an attempt."""
+    """Raised in a handler that runs longer than the timeout of its job. A timeout costs an attempt."""
 
 
 class JobCancelled(JobInterrupted):
@@ -75,15 +76,15 @@ class JobCancelled(JobInterrupted):
 class WorkerShutdown(JobInterrupted):
     """Raised in a running handler when the worker is shutting down and its grace period is about to end.
 
-    The job runs again later, on this or another worker. This costs no attempt.
+    The job runs again later, on this or another worker. The interruption costs no attempt.
     """
 
 
 def leading_error(error: BaseException) -> BaseException:
     """Return the error that decides the outcome of an attempt.
 
-    It is `error` itself, unless that is an exception group, as an asyncio.TaskGroup raises. Of all errors in a group,
-    also in nested groups, the first of these decides: an interruption of the job, Fail, any other error, Discard, the
+    If `error` is not an exception group (which an asyncio.TaskGroup raises), return `error` itself. In a group, also in
+    nested groups, the first of these errors decides: an interruption of the job, Fail, any other error, Discard, the
     Retry with the longest delay, the Snooze with the longest delay. For any other error, the whole group is returned.
     """
     if not isinstance(error, BaseExceptionGroup):

@@ -7,14 +7,15 @@ from typing import Final
 MAX_SHOWN: Final = 60
 _HIDDEN: Final = "***"
 _OPTION: Final = re.compile(r"([?&](?!db=|protocol=)[^=&]*=)[^&]*")
-"""An option of a URL, except `db` and `protocol`. Every other option may hold a secret, for example when misspelt."""
+"""An option of a URL other than `db` and `protocol`. Such an option may have a secret as its value, for example if its
+name is misspelt."""
 
 
 def shown(value: object) -> str:
     """Return a value for an error message.
 
-    A text is quoted, and cut after 60 characters. Numbers, booleans and None are written out. Of other values only the
-    type is named, because their repr may be huge, hold secrets or raise.
+    A text is quoted, and cut after 60 characters. Numbers, booleans and None are written out. For any other value, only
+    the type is named, because its repr may be huge, may contain secrets, or may raise an exception.
     """
     if isinstance(value, str):
         text = str.__str__(value)

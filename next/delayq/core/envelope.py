@@ -4,7 +4,7 @@
 * `data` stays raw bytes, because only the handler reads the payload.
 * Members that this release does not know are always preserved. So an older worker keeps the envelope of a newer
   producer intact when it retries the job.
-* Times are epoch milliseconds, and durations are milliseconds. The names of both end in `_ms`.
+* Times are epoch milliseconds, and durations are milliseconds. The names of times and durations end in `_ms`.
 """
 
 import hashlib
@@ -19,19 +19,21 @@ from delayq.core.names import MAX_ID_BYTES
 
 VERSION: Final = 1
 MAX_NAME_LETTERS: Final = 255
-"""The longest job name, in characters. A longer one cannot be scheduled, so an envelope with one is unreadable."""
+"""The longest job name, in characters. A job with a longer name cannot be scheduled, so an envelope with a longer name
+is unreadable."""
 
 SURELY_SHORT: Final = MAX_ID_BYTES // 4
 """An id with at most this many characters cannot be too long, so its bytes need not be counted."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""A whole number that every language and Lua represent exactly. It is checked here, before a script sees it, because a
-script that rejects one job rejects the whole call, which may settle other jobs too."""
+"""A whole number that Lua and every other language represent exactly. The number is checked here, before a script gets
+it, because a script that rejects one job rejects the whole call, which may settle other jobs too."""
 Span = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
 """A duration. The current time plus two such durations is still a Number."""
 
 ABSENT: Final = msgspec.Raw(b"")
-"""An absent raw member. Always use this one object: the encoder recognises it by identity and leaves it out."""
+"""An absent raw member. Always use this one object, because the encoder recognises it by identity and leaves the member
+out."""
 
 UNKNOWN_SINCE: Final = "delayq-unknown-since"
 """The header with the time, in epoch ms, at which a worker first received this job but did not know its name or
@@ -64,7 +66,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     tags: list[str] | None = None
 
     def __repr__(self) -> str:
-        """Leave the payload out, because it does not belong in a log."""
+        """Leave the payload out, because payloads do not belong in a log."""
         return f"Envelope(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempts={self.attempts})"
 
     @property
@@ -104,13 +106,13 @@ def decode(raw: bytes) -> Envelope:
 
 
 def check_id_fits(job_id: str) -> None:
-    """Raise UnreadableEnvelope for an id of more than 255 bytes: a program that is not delayq stored it."""
+    """Raise UnreadableEnvelope for an id of more than 255 bytes. Only a program other than delayq can store it."""
     if len(job_id.encode("utf-8", "replace")) > MAX_ID_BYTES:
         raise UnreadableEnvelope(f"The job id has more than {MAX_ID_BYTES} bytes.")
 
 
 def rewrite(raw: bytes, **changes: Any) -> bytes:
-    """Return an envelope with some members changed; None removes a member. The others keep their exact bytes.
+    """Return an envelope with some members changed; None removes a member. All other members keep their exact bytes.
 
     Raises UnreadableEnvelope.
     """
@@ -129,7 +131,7 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
 def recount(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int | None = None) -> bytes:
     """Return an envelope with the counts after an attempt.
 
-    The header UNKNOWN_SINCE is set to `unknown_since_ms`, or removed if this is None.
+    The header UNKNOWN_SINCE is set to `unknown_since_ms`, or removed if `unknown_since_ms` is None.
     """
     changes: dict[str, Any] = {"attempts": attempts, "exceptions": exceptions or None}
     if unknown_since_ms is not None or UNKNOWN_SINCE.encode() in raw:
@@ -150,7 +152,10 @@ def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
 
 
 def fingerprint(raw: bytes) -> str:
-    """Return the SHA-1 of an envelope. `retry` sends it, so that the script does not overwrite a changed envelope."""
+    """Return the SHA-1 of an envelope.
+
+    `retry` sends this SHA-1, so that the script does not overwrite an envelope that another program has changed.
+    """
     return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
 
 

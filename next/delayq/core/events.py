@@ -4,9 +4,10 @@ import msgspec
 
 
 class WorkerStopping(msgspec.Struct, frozen=True):
-    """A child process of a worker is about to exit normally. Its listeners run in this process, before `atexit` hooks.
+    """A child process of a worker is about to exit normally.
 
-    `consumer`: the name of the child as a consumer of the Redis streams.
+    Listeners of this event run in the child process, before its `atexit` hooks. `consumer`: the name of the child as a
+    consumer of the Redis streams.
     """
 
     consumer: str

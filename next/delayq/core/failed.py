@@ -35,7 +35,10 @@ class FailedFilter(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """The cursor at which the list of failed jobs begins. It ends in a space, which sorts before every id."""
+        """The cursor at which the list of failed jobs begins.
+
+        The cursor ends in a space, which sorts before every id.
+        """
         return f"{self.since_ms}  " if self.since_ms else ""
 
     def fits(self, job: JobInfo) -> bool:
@@ -47,7 +50,10 @@ class FailedFilter(msgspec.Struct, frozen=True):
         return self.signature is None or signature_of(job) == self.signature
 
     def is_over(self, job: JobInfo) -> bool:
-        """Return True if the job failed after `until_ms`. All jobs after it in the list failed even later."""
+        """Return True if the job failed after `until_ms`.
+
+        All later jobs in the list then failed after `until_ms` too.
+        """
         return (job.failed_ms or 0) > self.until_ms
 
 

@@ -1,7 +1,8 @@
-"""The record of the failures of a job: the last error in full, and the earlier ones in `history`.
+"""The record of the failures of a job: the last error in full, and up to nine earlier ones in `history`.
 
 The record is JSON in the Redis hash `errors`. It exists while the job is retried and after it has failed. Scripts copy
-earlier failures into `history`, so that a worker need not read them before it writes. The first failure is always kept.
+earlier failures into `history`, so that a worker need not read them before it writes a new failure. `history` keeps the
+nine oldest failures, so the first one is never dropped.
 """
 
 import traceback
@@ -17,7 +18,7 @@ _OWN_FILES: Final = str(Path(__file__).parents[1])
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One failure. `history` holds the earlier failures, oldest first."""
+    """One failure. `history` has up to nine earlier failures, oldest first."""
 
     type: str
     message: str
@@ -58,12 +59,12 @@ def encode(failure: Failure) -> bytes:
 
 
 def encode_open(failure: Failure) -> bytes:
-    """Return the JSON of a record without its closing brace, because a script appends the time and the history."""
+    """Return the JSON of a record without the closing brace, because a script appends the time and the history."""
     return _encode(failure)[:-1]
 
 
 def decode(raw: bytes) -> Failure | None:
-    """Read a record, or return None for b''. Other text, written by another program, becomes the message."""
+    """Read a record, or return None for b''. If the text is not a record, the whole text becomes the message."""
     if not raw:
         return None
     try:
@@ -82,9 +83,9 @@ def message_of(error: BaseException) -> str:
 
 
 def application_traceback(error: BaseException) -> str:
-    """Return the traceback from the first frame of the application on, after a line break.
+    """Return a line break and the traceback, starting at the first frame outside of delayq; at most the last 20 frames.
 
-    Return '' if no frame belongs to the application.
+    Return '' if all frames belong to delayq.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):

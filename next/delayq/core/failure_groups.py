@@ -1,6 +1,6 @@
 """Groups of failed jobs with the same cause: the same job name, error type, and error message apart from details.
 
-Groups are computed while failed jobs are read. They are not stored. Each group is identified by its signature.
+Groups are computed while failed jobs are read, and are not stored. Each group is identified by its signature.
 """
 
 import hashlib
@@ -58,8 +58,8 @@ class FailedGroup(msgspec.Struct, frozen=True):
 class FailedGroups(msgspec.Struct, frozen=True):
     """Groups of failed jobs, the largest first.
 
-    `looked` is the number of failed jobs that were read. `is_complete` is True if these were all failed jobs, and False
-    if the limit of the call was reached first.
+    `looked` is the number of failed jobs that were read. `is_complete` is True if these were all matching failed jobs,
+    and False if the limit of the call was reached first.
     """
 
     groups: list[FailedGroup]

@@ -44,10 +44,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     * `tries`: the number of attempts before the job fails; 0 = no limit.
     * `backoff`: the wait after a failed attempt, such as "10s", ["10s", "1m"] or `Exponential()`.
     * `timeout`: the longest time of one attempt, such as "30s"; "0s" = no limit.
-    * `max_exceptions`: the number of attempts with an error after which the job fails. A `Retry` does not count.
+    * `max_exceptions`: the number of attempts that raise an exception after which the job fails. A `Retry` does not
+      count.
     * `retention`: how long the completed job and its result are kept, such as "1d".
     * `deadline`: a job that has not started by this time fails.
-    * `retry_until`: the job is retried until this time, however often it fails. Replaces `tries`, as in Laravel.
+    * `retry_until`: the job is retried until this time, after any number of failed attempts. Replaces `tries`, as in
+      Laravel.
 
     `deadline` and `retry_until` are points in time, or durations from the due time. `schedule_many` checks all members
     and raises InvalidInput before it sends anything.
@@ -131,7 +133,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
 def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
     """Return the jobs with delays of up to `spread_ms` added to their due times.
 
-    The delay is computed from the id, so a job that is sent again gets the same due time.
+    The delay is computed from the id, so that a job that is sent again with the same id gets the same delay.
     """
     return [
         msgspec.structs.replace(job, when=_later(job.when, crc32(job.id.encode()) * spread_ms >> 32)) for job in jobs
@@ -188,7 +190,7 @@ def when_of(
 
 
 def _limit_ms(field: str, limit: Limit, when: str, now_ms: int) -> int:
-    """Return a limit in epoch ms. A limit before the due time is refused, because the job could never start."""
+    """Return a limit in epoch ms. A limit before the due time is refused, because the job could then never start."""
     due_ms = now_ms + int(when) if when.startswith("+") else max(now_ms, int(when))
     if not is_instant(limit):
         try:

@@ -30,12 +30,13 @@ MEMORY: Final = Durability()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a connection. Durations are in milliseconds.
 
-    * `queue`: the queue of jobs that name no other.
-    * `retention_ms`: how long completed jobs are kept.
+    * `queue`: the queue of jobs that name no queue.
+    * `retention_ms`: how long completed jobs are kept; 0 = not at all.
     * `max_payload`: the largest payload, in bytes.
     * `lease_ms`: the lease of queues that this connection creates. An existing queue keeps its own lease.
-    * `high_water`: the limit of ready and reserved jobs in a queue. Further due jobs stay scheduled.
-    * `max_recoveries`: how often a job is redelivered after a worker vanished. The next time, the job fails.
+    * `high_water`: the maximum number of ready and reserved jobs in a queue. Further due jobs stay scheduled.
+    * `max_recoveries`: the maximum number of times that a job is redelivered because its worker vanished (died, or lost
+      the lease). If a worker vanishes once more, the job fails.
     * `tidy_every_ms`: the interval between two clean-ups of the janitor.
     * `keep_failed_ms`: how long failed jobs are kept.
     * `durability`: the confirmation that a producer waits for.
@@ -57,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS: Final = Options()
-"""The built-in defaults, for missing settings and for handlers that declare no options."""
+"""The built-in defaults. They apply to missing settings, and to handlers that declare no options."""
 
 
 def parse_durability(text: str) -> Durability:

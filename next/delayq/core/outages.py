@@ -13,7 +13,7 @@ EVERY: Final = 5.0
 
 
 class Outages:
-    """Remembers errors that have not ended yet. Each error is identified by a text such as "the queue w failed"."""
+    """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed"."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

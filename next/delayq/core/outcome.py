@@ -1,8 +1,9 @@
 """The outcome of a delivery as a value, and the function that decides it.
 
-A handler returns or raises. `decide` derives an outcome from that, and the worker settles the outcome once. The rules
-are those of Laravel: `retry_until` replaces `tries`, and `max_exceptions` applies in addition. There are two
-differences: a snooze costs no attempt, and vanished workers count as recoveries instead of attempts.
+A handler returns, or raises an exception. `decide` derives an outcome from the return or the exception, and the worker
+then reports this outcome to Redis once. The rules are those of Laravel: `retry_until` replaces `tries`, and
+`max_exceptions` applies in addition. There are two differences: a snooze costs no attempt, and vanished workers count
+as recoveries instead of attempts.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class Policy:
 class Done:
     """The job is done, and kept for `retention_ms`.
 
-    `is_stopped` is True if the job was cancelled while it ran. It then has no result and no follow-up jobs.
+    `is_stopped` is True if the job was cancelled while it ran. A stopped job has no result and no follow-up jobs.
     """
 
     retention_ms: int = 0
@@ -66,7 +67,7 @@ class RunAgain:
     """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
-    this worker knows them.
+    this worker knows the name and the fields.
     """
 
     delay_ms: int
@@ -147,7 +148,7 @@ def decide(
 ) -> Outcome:
     """Decide the outcome of an attempt that ended with `error`. None means that the handler returned.
 
-    `now_ms` returns the server's time as last seen. It is called only when the outcome depends on the time. `rand`
+    `now_ms` returns the server's time as last seen. `now_ms` is called only if the outcome depends on the time. `rand`
     returns random numbers from 0 up to 1, for jitter.
     """
     if error is None:
@@ -210,7 +211,10 @@ def _is_exhausted(policy: Policy, attempts: int, exceptions: int, now_ms: int) -
 
 
 def _backoff_ms(backoff: Backoff, attempt: int, error: BaseException, rand: Callable[[], float]) -> int:
-    """Return the wait. If a backoff function raises, use the default backoff, so that the original error is kept."""
+    """Return the wait.
+
+    If a backoff function raises an exception, use the default backoff, so that the original error of the job is kept.
+    """
     try:
         return backoff.delay_ms(attempt, error, rand)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Pauses for failing queues, so that one damaged queue never stops other queues."""
+"""Pauses for failing queues, so that one damaged queue does not stop the work for other queues."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ class RestingQueues:
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
-        """Let a queue rest after an error that affects only this queue. Raise an error that affects all queues."""
+        """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused):
             raise error
         self.rest(queue, error)

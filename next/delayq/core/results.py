@@ -1,6 +1,7 @@
 """The stored results of completed jobs with a retention: JSON, or a marker with the reason why the result was not kept.
 
-A result is kept if JSON can carry it exactly, in at most 256 KiB. Otherwise the job completes too, with a marker.
+A result is kept if JSON can carry it exactly, in at most 256 KiB. Otherwise the job becomes completed too, but a marker
+is stored instead of the result.
 """
 
 import logging

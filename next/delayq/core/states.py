@@ -6,8 +6,8 @@ A job is in exactly one state. The Redis key that holds the job defines its stat
     ready       in the stream, above the last-delivered id of the group
     reserved    in the stream, at or below this id, because it was delivered to a worker
     failed      in the sorted set `failed`, with the time of its failure
-    completed   in the sorted set `completed`, with the time when it is deleted (only jobs with a retention)
-    absent      in none of them: never scheduled, cancelled, done without retention, or forgotten
+    completed   in the sorted set `completed`, with the time when the job is deleted (only jobs with a retention)
+    absent      in none of these keys: never scheduled, cancelled, done without retention, or forgotten
 
               schedule                promote                 (read)
     absent ──────────────▶ scheduled ─────────▶ ready ──────────────────▶ reserved

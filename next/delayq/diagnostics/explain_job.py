@@ -50,7 +50,7 @@ def explain_job(facts: Facts) -> list[Reason]:
         return [_failed(job)]
     if job.state == "completed":
         until = f", and is kept until {format_instant(job.forget_ms)}" if job.forget_ms is not None else ""
-        return [Reason("finished", f"It has finished{until}.")]
+        return [Reason("finished", f"The job is completed{until}.")]
     if job.state == "reserved":
         return list(_reserved(facts))
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
@@ -63,11 +63,13 @@ def explain_job(facts: Facts) -> list[Reason]:
 def _failed(job: JobInfo) -> Reason:
     if job.is_lost or job.envelope is None:
         return Reason(
-            "payload-lost", "It failed, and its payload cannot be read.", _command("failed forget", job, "drops it")
+            "payload-lost",
+            "The job failed, and its payload cannot be read.",
+            _command("failed forget", job, "drops it"),
         )
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")
-    return Reason("failed", f"It failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
+    return Reason("failed", f"The job failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:
@@ -75,19 +77,22 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     idle_ms = job.idle_ms or 0
     if not job.consumer:
         yield Reason(
-            "acknowledged", "A consumer acknowledged it with a plain XACK.", "A janitor settles it in its next check."
+            "acknowledged",
+            "A consumer acknowledged the job with a plain XACK.",
+            "A janitor settles the job in its next check.",
         )
     elif lease_ms and idle_ms > lease_ms:
         yield Reason(
             "lease-silent",
-            f"{job.consumer} has it, but has not renewed its lease of {format_duration(lease_ms)} for "
+            f"{job.consumer} has the job, but has not renewed its lease of {format_duration(lease_ms)} for "
             f"{rough_duration(idle_ms)}.",
-            f"Start a worker, which redelivers it: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
+            "Start a worker, which redelivers the job: "
+            f"`delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
         )
     else:
-        yield Reason("running", f"{job.consumer} has it, and renewed its lease {rough_duration(idle_ms)} ago.")
+        yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
-        yield Reason("stopping", f"At {format_instant(job.cancel_asked_ms)}, a cancel asked it to stop.")
+        yield Reason("stopping", f"A cancel asked the job to stop at {format_instant(job.cancel_asked_ms)}.")
 
 
 def _switches(facts: Facts) -> Iterator[Reason]:
@@ -95,7 +100,7 @@ def _switches(facts: Facts) -> Iterator[Reason]:
     control, queue = facts.control, facts.job.queue
     if control.maintenance_until_ms is not None:
         what = f"Maintenance is on{_why(control.reason)}{_until(control.maintenance_until_ms)}."
-        yield Reason("maintenance", what, "`delayq maintenance off` ends it.")
+        yield Reason("maintenance", what, "`delayq maintenance off` ends the maintenance.")
     if control.paused_until_ms is not None:
         what = f"All workers are paused{_why(control.paused_reason)}{_until(control.paused_until_ms)}."
         yield Reason("all-paused", what, "`delayq resume --all` ends the pause.")
@@ -108,7 +113,7 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     queue = facts.job.queue
     serving = [worker for worker in facts.workers if queue in worker.queues]
     states = {worker.about.get("state") for worker in serving}
-    start = f"Start one: `delayq work --app MODULE --queue {queue}`."
+    start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif "working" not in states:
@@ -131,7 +136,9 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
         )
     elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
         what = f"No mover has served the queue {job.queue} in the last {MOVER_SILENT_MS // 1000} s."
-        yield Reason("no-mover", what, f"Start one: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`.")
+        yield Reason(
+            "no-mover", what, f"Start a mover: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
+        )
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
@@ -141,7 +148,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     if job.state == "ready":
         announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
         held = max(stats.reserved, announced)  # both may lag: workers announce running jobs only every few seconds
-        what = f"It waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
+        what = f"The job waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
         yield Reason("ready", f"{what} and up to {several(held, 'reserved job')}.")
         return
     left_ms = due_ms - stats.now_ms
@@ -157,10 +164,10 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         why = f": {_error(job)}" if job.failure else ""
         yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next attempt is due {when}.")
     elif left_ms > 0:
-        yield Reason("due-later", f"It is due {when}.", _command("run-now", job, "runs it at once"))
+        yield Reason("due-later", f"The job is due {when}.", _command("run-now", job, "runs it at once"))
     else:
-        what = f"It has been due for {rough_duration(-left_ms)}"
-        yield Reason("due", f"{what}, and the mover will make it ready next." if is_next else f"{what}.")
+        what = f"The job has been due for {rough_duration(-left_ms)}"
+        yield Reason("due", f"{what}, and the mover will make the job ready next." if is_next else f"{what}.")
 
 
 def _error(job: JobInfo) -> str:

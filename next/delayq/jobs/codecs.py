@@ -29,6 +29,6 @@ def read_value(kind: type, value: Any) -> Any:
 
 
 def _is_model(kind: type) -> bool:
-    """Return True for a pydantic model. pydantic is not imported here: a program with a model has imported it."""
+    """Return True for a pydantic model. A program with such a model has imported pydantic already."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)

@@ -18,14 +18,16 @@ def _drop(progress: dict[str, Any]) -> None:
 
 
 class JobContext:
-    """The running job, as its handler sees it. To receive it, annotate a parameter of the handler with this class.
+    """The running job, as its handler sees it.
+
+    To receive this object, annotate a parameter of the handler with this class.
 
     * `id`, `name`, `queue`: the id, name and queue of the job.
     * `attempt`: the number of this attempt, counted from 1. `tries`: the limit of attempts; 0 = no limit.
-    * `recoveries`: how often a worker vanished while it ran this job.
+    * `recoveries`: the number of times that a worker vanished (died, or lost the lease) while it had this job.
     * `due_ms`: the due time, in epoch ms.
-    * `token`: a text that grows with each delivery of the job. A database can use it to reject late writes of an older
-      delivery.
+    * `token`: a text that grows with each delivery of the job. A database can use the token to reject late writes of an
+      older delivery.
     * `headers`, `tags`: the headers (a mapping) and tags (a tuple) of the job.
     * `raw`: the envelope as stored in Redis, in bytes.
     """
@@ -57,7 +59,7 @@ class JobContext:
         self._on_progress = on_progress
 
     def __repr__(self) -> str:
-        """Leave the payload out, because it does not belong in a log."""
+        """Leave the payload out, because payloads do not belong in a log."""
         return f"JobContext(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempt={self.attempt})"
 
     @property
@@ -68,11 +70,11 @@ class JobContext:
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report the progress of the job. `delayq show` displays the last report, about one second later.
 
-        `done` and `total` are numbers from 0 on, such as 3 of 10 files; `total` None = not known. `note` is cut to 500
+        `done` and `total` are numbers, 0 or more, such as 3 of 10 files; `total` None = not known. `note` is cut to 500
         characters. Raises InvalidInput for other values of `done` and `total`.
         """
         for field, value in (("done", done), ("total", total)):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (is_number and value >= 0) and not (field == "total" and value is None):  # type: ignore[operator]
-                raise InvalidInput(f"{field} is {value!r}.", hint="Give a number from 0 on.", field=field)
+                raise InvalidInput(f"{field} is {value!r}.", hint="Give a number, 0 or more.", field=field)
         self._on_progress({"done": done, "total": total, "note": note[:MAX_NOTE]})

@@ -39,7 +39,7 @@ _OF_SPEC: Final = frozenset(JobSpec.__struct_fields__)
 class Message(msgspec.Struct, frozen=True):
     """One job without the options of its dispatch.
 
-    `write` returns the payload. `may_go` is called before it; if it returns False, the job is not sent.
+    `write` returns the payload. `may_go` is called before `write`. If `may_go` returns False, the job is not sent.
     """
 
     name: str
@@ -84,11 +84,11 @@ class Sendable(ABC):
         return self._with(delay="0s", at=None)
 
     def with_headers(self, headers: Mapping[str, str]) -> "Dispatch":
-        """Return a Dispatch with these headers, added to those given before."""
+        """Return a Dispatch with these headers, added to the headers given before."""
         return self._with(headers={**(self._said().get("headers") or {}), **headers})
 
     def tags(self, *tags: str) -> "Dispatch":
-        """Return a Dispatch with these tags, added to the declared ones and to those given before."""
+        """Return a Dispatch with these tags, added to the declared tags and to the tags given before."""
         known = self._said().get("tags")
         return self._with(tags=[*(self._message().options.tags or () if known is None else known), *tags])
 
@@ -113,9 +113,10 @@ class Sendable(ABC):
     def dispatch_sync(self, **said: Unpack[Said]) -> Ran:
         """Run the job once, now and in this process, without Redis, and return its outcome.
 
-        If the handler raises, the `failed` hook of the job is called, and then the exception is raised, as with
-        Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because such a job has not failed.
-        The `outcome` of the returned Ran describes them. If `prepare_for_dispatch` returns False, the job is not run.
+        If the handler raises an exception, the `failed` hook of the job is called, and then the exception is raised
+        again, as with Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because the job has
+        then not failed. The `outcome` of the returned Ran shows which of them the handler raised. If
+        `prepare_for_dispatch` returns False, the job is not run.
         """
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else run_spec(planned.spec)
@@ -141,7 +142,7 @@ class Dispatch(Sendable):
         self._unsent = Unsent(job.name)
 
     def __repr__(self) -> str:
-        """Leave the payload out, because it does not belong in a log."""
+        """Leave the payload out, because payloads do not belong in a log."""
         return f"Dispatch({self._job.name!r})"
 
     def _message(self) -> Message:
@@ -157,9 +158,7 @@ def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> JobRef:
 
     `name` is a job name such as "order.close", or "Mailer@send" for a method. `data` is any value that JSON can carry.
     If this program declares a job with this name, its declared options apply. The keywords override them; see
-    `Job.dispatch`. Raises as `Job.dispatch`.
-
-        dispatch("order.close", {"order_id": 42}, delay="15m")
+    `Job.dispatch`. Raises the errors of `Job.dispatch`. dispatch("order.close", {"order_id": 42}, delay="15m")
     """
     return _by_name(name, data).dispatch(**said)
 
@@ -173,8 +172,9 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
     """Dispatch many jobs, up to 250 in one round trip, and return their references in the same order.
 
     `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The delay is computed
-    from the id of the job, so that it is the same when the job is sent again. All jobs are checked before the first one
-    is sent. Raises as `Job.dispatch`. If a round trip fails, the jobs of earlier round trips are stored.
+    from the id of the job, so that a job that is sent again with the same id gets the same delay. All jobs are checked
+    before the first one is sent. Raises the errors of `Job.dispatch`. If a round trip fails, the jobs of earlier round
+    trips are stored.
 
         dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """
@@ -208,7 +208,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 def plan(job: Sendable, manager: Manager) -> Planned:
-    """Decide what a dispatch sends, and where; nothing is sent by this. Raises InvalidInput, ConfigError."""
+    """Decide what a dispatch sends, and where. Nothing is sent yet. Raises InvalidInput and ConfigError."""
     message, said = job._message(), job._said()
     options = message.options
     check_said(said, job_name=message.name)
@@ -229,7 +229,7 @@ def plan(job: Sendable, manager: Manager) -> Planned:
 
 
 def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
-    """Plan all jobs. This also checks every job before the first one is sent."""
+    """Plan all jobs, so that every job is checked before the first one is sent."""
     manager = current_manager()
     planned = []
     for job in jobs:

@@ -75,9 +75,11 @@ class JobFunction(Generic[P, R]):
         return self._job(*args, **kwargs)
 
     def cancel(self, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this function by its id, in the declared queue. Returns and raises as DelayQ.cancel.
+        """Cancel a job of this function by its id, in the declared queue.
 
-        Raises FoundElsewhere if only another queue has a job with this id; that job is not changed.
+        The answers and errors are those of DelayQ.cancel.
+
+        Raises FoundElsewhere if only another queue has a job with this id. That job is not changed.
         """
         return by_id.cancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
@@ -127,7 +129,7 @@ def job(name: str, *, registry: Registry = registry, **declared: Unpack[Declared
     The payload is passed as keyword arguments. A parameter with the annotation JobContext receives the context. The
     keywords declare options for all jobs of this name: `queue`, `connection`, `delay`, `tries`, `backoff`, `timeout`,
     `on_timeout`, `deadline`, `retry_until`, `max_exceptions`, `retention` and `tags`. JobSpec explains them;
-    `on_timeout` is "retry" or "fail". Options of a dispatch override them.
+    `on_timeout` is "retry" or "fail". Options of a dispatch override declared options.
 
     Raises InvalidInput for a name, option or parameter that cannot be used, and TypeError for `@job` without a name.
 
@@ -152,7 +154,7 @@ def handles(name: str, *, registry: Registry = registry, **declared: Unpack[Decl
     """Make the public methods of the decorated class handlers of the jobs `name@method`, as in Laravel.
 
     The job `name` without a method runs the method `fire`. A method is called on a new object, with the context and the
-    payload; the job is done when the method returns. The method `failed(data, error)` is called after a job has failed
+    payload. The job is done when the method returns. The method `failed(data, error)` is called after a job has failed
     permanently. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
     class because its name is in a job. Raises InvalidInput for a name or an option that cannot be used.
 

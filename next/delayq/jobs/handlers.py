@@ -1,7 +1,7 @@
 """Handlers: the code that runs jobs. A function, a method of a class, and a job class share one protocol.
 
 A worker decodes a payload with `read`, and passes the result to `call`. If the job fails permanently, the worker passes
-it to `failed`. The handler of job classes is in job.py.
+this result to `failed`. The handler of job classes is in job.py.
 """
 
 import inspect
@@ -154,7 +154,7 @@ async def _guarded(answer: Awaitable[None], handler: Handler, job_id: str) -> No
 
 
 def _log_broken_hook(handler: Handler, job_id: str) -> None:
-    logger.exception("job %s (%s): its `failed` hook raised", job_id, handler.name)
+    logger.exception("job %s (%s): the `failed` hook of the job raised an exception", job_id, handler.name)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
@@ -188,7 +188,7 @@ def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield
 def checked_result(result: Any) -> Any:
     """Return the result of a handler. Raises TypeError for a generator, whose code has not run.
 
-    A decorator can hide a generator function, so that it is not refused when it is declared.
+    A decorator can hide a generator function, so that the declaration does not refuse it.
     """
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
@@ -223,7 +223,7 @@ def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callabl
     are_contexts = [_is_context(part, parameter, function) for part in parts]
     if any(are_contexts) and len(parts) > 1:
         raise InvalidInput(
-            f"The parameter {parameter} of {origin_of(function)} is a context or a part of the payload.",
+            f"The parameter {parameter} of {origin_of(function)} may be the context or another value.",
             hint="Annotate the context as JobContext alone.",
             field="data",
         )

@@ -40,8 +40,8 @@ class Job(Sendable):
 
     The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
     `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
-    `max_exceptions`, `retention` and `tags`. JobSpec explains them. Options of a dispatch override them. Raises
-    InvalidInput for an option or field that cannot be used.
+    `max_exceptions`, `retention` and `tags`. JobSpec explains them. Options of a dispatch override declared options.
+    Raises InvalidInput for an option or field that cannot be used.
 
         class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
             order_id: int
@@ -72,9 +72,11 @@ class Job(Sendable):
 
     @classmethod
     def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this class by its id, in the declared queue. Returns and raises as DelayQ.cancel.
+        """Cancel a job of this class by its id, in the declared queue.
 
-        Raises FoundElsewhere if only another queue has a job with this id; that job is not changed.
+        The answers and errors are those of DelayQ.cancel.
+
+        Raises FoundElsewhere if only another queue has a job with this id. That job is not changed.
         """
         return by_id.cancel_job(cls.job_name, cls.job_options, job_id, running=running)
 
@@ -101,15 +103,15 @@ class Job(Sendable):
     def failed(self, error: BaseException) -> Awaitable[None] | None:
         """Override this hook to act after the job has failed permanently, for example to inform a user.
 
-        It is called on a new object with the same fields. `error` is the last error, and `self.context` the context of
-        the last attempt. It may be async.
+        The hook is called on a new object with the same fields. `error` is the last error, and `self.context` the
+        context of the last attempt. The hook may be async.
         """
         return None
 
     def prepare_for_dispatch(self) -> bool | None:
         """Override this hook to act before the job is dispatched. Return False to prevent the dispatch.
 
-        The `outcome` of the reference is then "vetoed". Any other return value lets the job be sent.
+        The `outcome` of the reference is then "vetoed". After any other return value, the job is sent.
         """
         return None
 
@@ -127,7 +129,7 @@ class Job(Sendable):
         return 1 if self._context is None else self._context.attempt
 
     def release(self, delay: Duration | None = None) -> None:
-        """Retry the job after `handle` has returned. This costs an attempt.
+        """Retry the job after `handle` has returned. A retry costs an attempt.
 
         `delay` is the wait, such as "5m". Without it, the backoff of the job applies. `raise Retry(delay)` does the
         same at once. Raises InvalidInput for an invalid duration.
@@ -143,7 +145,10 @@ class Job(Sendable):
         self._decide(Discard())
 
     def _decide(self, signal: JobSignal) -> None:
-        """Record a decision. A later decision replaces a release, but not a failure or a deletion."""
+        """Record a decision (`release`, `fail` or `delete`).
+
+        A later decision replaces a release, but not a failure or a deletion.
+        """
         if self._verdict is None or isinstance(self._verdict, Retry):
             vars(self)["_verdict"] = signal
 
@@ -164,7 +169,7 @@ class Job(Sendable):
 
 
 class ClassHandler:
-    """Runs the jobs of a class. It creates an object from the payload and calls its `handle`."""
+    """Runs the jobs of a class: creates an object from the payload and calls its method `handle`."""
 
     wants_context = True
 

@@ -18,7 +18,7 @@ _listeners: Final[dict[type[Any], list[Callable[[Any], object]]]] = {}
 def listener(kind: type[E]) -> Callable[[Callable[[E], None]], Callable[[E], None]]:
     """Call the decorated function with each event of this class that occurs in this process.
 
-    Exceptions of a listener are logged. They never change the outcome of a job.
+    Exceptions of a listener are logged, and never change the outcome of a job.
 
         @listener(WorkerStopping)
         def flush(event: WorkerStopping) -> None: ...
@@ -32,7 +32,10 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], None]], Callable[[E], Non
 
 
 def emit(event: object) -> None:
-    """Call the listeners of an event. Their exceptions are logged, so that they never change the outcome of a job."""
+    """Call the listeners of an event.
+
+    Exceptions of listeners are logged, so that they never change the outcome of a job.
+    """
     for function in _listeners.get(type(event), ()):
         try:
             function(event)

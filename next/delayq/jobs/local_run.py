@@ -48,7 +48,7 @@ def run_spec(spec: JobSpec) -> Ran:
 
 
 async def arun_spec(spec: JobSpec) -> Ran:
-    """Run a job that was not sent, in this event loop. Raises as `run_spec`."""
+    """Run a job that was not sent, in this event loop. Raises the errors of `run_spec`."""
     return _or_raise(await arun(_envelope_of(spec)))
 
 
@@ -84,7 +84,7 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
 async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """Run the job of an envelope in this event loop. A handler that is not async runs in a thread.
 
-    Returns and raises as `run`.
+    The outcome and the errors are those of `run`.
     """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
@@ -118,7 +118,7 @@ def _context(envelope: Envelope, raw: bytes) -> JobContext:
 def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ran:
     """Decide the outcome of the only attempt.
 
-    After a `Retry` or `Snooze`, the outcome is RunAgain and not a failure, although nothing will run the job again.
+    After a `Retry` or `Snooze`, the outcome is RunAgain and not a failure, although no worker will run the job again.
     """
     policy = _WITHOUT_LIMIT if error is not None and isinstance(leading_error(error), JobSignal) else _ONCE
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)

@@ -43,7 +43,7 @@ class Declared(TypedDict, total=False):
 
 
 class ClassDeclared(Declared, total=False):
-    """Options of a job class, with `name` in addition. Without it, the job has the name of the class."""
+    """Options of a job class, with `name` in addition. Without `name`, the job has the name of the class."""
 
     name: str
 
@@ -74,8 +74,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that a job declares; None = not declared. Durations are milliseconds.
 
     * A worker applies `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` when it runs
-      the job. So a new release changes them for waiting jobs too. Without a declaration, the settings apply. Their
-      defaults: 5 tries (0 = no limit), exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
+      the job. So if a new release declares other values, these values also apply to jobs that were sent before. Without
+      a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
+      5 s, a timeout of 60 s (0 = none), retention 0.
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """

@@ -1,7 +1,8 @@
 """Conversion of the fields of a job to JSON and back, by their annotations.
 
-A dispatch reads the JSON that it has written, and is refused if a value differs from the original. So a worker always
-gets equal values. The check is skipped for values of plain types in fields with exactly the same type.
+A dispatch reads the JSON that it has written back, and raises InvalidInput if a value differs from the original. So a
+worker always gets equal values. This check is skipped for a value of a plain type, such as int, if the field has
+exactly this type.
 """
 
 import math
@@ -41,8 +42,8 @@ class Payload:
     def read(self, data: bytes | msgspec.Raw) -> dict[str, Any]:
         """Return the values of the fields from the JSON of a payload.
 
-        Raises UnknownJob for an unknown field, because a newer release may know it. Raises msgspec.ValidationError for
-        a payload that does not fit the fields.
+        Raises UnknownJob for an unknown field, because a newer release of the application may know this field. Raises
+        msgspec.ValidationError for a payload that does not fit the fields.
         """
         try:
             return msgspec.structs.asdict(self._decode(b"{}" if bytes(data) == b"null" else data))
@@ -50,12 +51,15 @@ class Payload:
             if "unknown field" in str(error):
                 raise UnknownJob(
                     f"This worker cannot read the job {self._job_name!r}: {error}.",
-                    hint="A worker with the release that sent the job can read it.",
+                    hint="A worker with the release that sent the job can read the job.",
                 ) from None
             raise
 
     def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
-        """Return the JSON of the values. InvalidInput names the first field that a worker would not read as it is."""
+        """Return the JSON of the values.
+
+        InvalidInput names the first field that a worker would read as another value.
+        """
         try:
             raw = msgspec.Raw(self._encode(values))
             if all(_is_plain(value, self._kinds.get(name)) for name, value in values.items()):

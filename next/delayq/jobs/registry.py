@@ -24,7 +24,8 @@ class Registry:
         """Register a handler.
 
         Raises InvalidInput for an invalid name, and for a name that another declaration uses. If the same declaration
-        is executed again, for example in a notebook cell, it replaces the first one and causes a warning.
+        is executed again, for example in a notebook cell, the new declaration replaces the old one, and Python issues a
+        warning.
         """
         check_job_name(handler.name)
         known = self._handlers.get(handler.name)
@@ -91,7 +92,7 @@ class Registry:
         if kind is not None and _is_handler(kind, method):
             return MethodHandler(kind, method, name=name, options=options)
         raise UnknownJob(
-            f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have it."
+            f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have the handler."
         )
 
     def _may_replace(self, name: str, known: str, new: str) -> None:

@@ -6,7 +6,10 @@ import warnings
 
 
 class Unsent:
-    """Belongs to one Dispatch. If `is_used` is still False when it is garbage-collected, it causes a RuntimeWarning."""
+    """Belongs to one Dispatch.
+
+    If `is_used` is still False when this object is garbage-collected, Python issues a RuntimeWarning.
+    """
 
     __slots__ = ("_job_name", "_process_id", "is_used")
 

@@ -16,8 +16,8 @@ class Janitor:
     """Calls `reclaim` for all queues every `reclaim_every` seconds, and `repair` every `repair_every` seconds.
 
     If the last call of `reclaim` was more than half a lease ago, `reclaim` does nothing for one lease, because live
-    workers may not have been able to renew. To prevent this, a third of the shortest lease replaces a longer
-    `reclaim_every`. `reclaim` returns the lease of each queue.
+    workers may not have been able to renew their leases. To prevent this gap, a third of the shortest lease replaces a
+    longer `reclaim_every`. The janitor knows the leases, because `reclaim` returns the lease of a queue.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Janitor:
         self._shortest_lease = math.inf
 
     def step(self, hinted: set[str]) -> float:
-        """Reclaim and repair all queues if it is time, and return the seconds until the next time.
+        """Reclaim and repair all queues, each if its interval is over. Return the seconds until the next step.
 
         Notifications (`hinted`) are ignored.
         """
@@ -68,6 +68,8 @@ class Janitor:
             if answer.reclaimed:
                 logger.warning("queue %s: jobs redelivered because their worker vanished: %d", queue, answer.reclaimed)
             if answer.failed:
-                logger.error("queue %s: jobs failed because their workers vanished too often: %d", queue, answer.failed)
+                logger.error(
+                    "queue %s: jobs failed because their workers vanished too many times: %d", queue, answer.failed
+                )
             self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1

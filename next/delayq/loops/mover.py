@@ -1,11 +1,11 @@
 """The mover: makes scheduled jobs ready when they are due.
 
-The mover sleeps in this process, because a blocking command of Redis can wake up to 100 ms late. It sleeps until the
-first of these events:
+The mover waits in its own process instead of in a blocking Redis command, because such a command can return up to 100
+ms late. The mover waits until the first of these events:
 
 * the next due time, which `promote` returns
 * a notification about a new or changed job
-* one second, or five seconds while it is subscribed to notifications
+* the end of one second, or of five seconds while the process is subscribed to notifications
 """
 
 import time
@@ -20,7 +20,7 @@ LONGEST_WITHOUT_HINTS: Final = 1.0
 QUEUES_EVERY: Final = 5.0
 """Seconds between two reads of the list of queues."""
 ROUNDS: Final = 20
-"""How often `promote` is called for one queue before the other queues get their turn."""
+"""Maximum number of `promote` calls for one queue before the other queues get their turn."""
 
 
 class Mover:
@@ -43,7 +43,7 @@ class Mover:
     def step(self, hinted: set[str]) -> float:
         """Promote the due jobs of all queues, and return the seconds until the next step.
 
-        `hinted` queues got a notification, so they are served even before their next planned promotion.
+        `hinted`: queues for which a notification arrived. They are served even before their next planned promotion.
         """
         now = self._clock()
         if now >= self._list_at:

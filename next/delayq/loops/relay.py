@@ -8,11 +8,15 @@ from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import RestingQueues
 
 EVERY: Final = 10.0
-"""Seconds between two checks of all outboxes. In between, the mover reports queues whose outbox has records."""
+"""Seconds between two checks of all outboxes (streams with the records of ended jobs). In between, the mover reports
+queues whose outbox has records."""
 
 
 class Relay:
-    """Relays the outboxes of the queues in `outboxes`, a set that the mover fills, and every 10 s of all queues."""
+    """Sends the follow-up jobs of the queues in `outboxes`, a set that the mover fills.
+
+    Every 10 s, it checks the outboxes of all queues.
+    """
 
     def __init__(self, keeper: QueueKeeper, outboxes: set[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -23,7 +27,10 @@ class Relay:
         self.relayed = 0
 
     def step(self, hinted: set[str]) -> float:
-        """Relay the outboxes that may have records, and return the seconds until the next check of all queues."""
+        """Send the follow-up jobs of all outboxes that may have records.
+
+        Return the seconds until the next check of all queues.
+        """
         if self._clock() >= self._all_at:
             self._outboxes.update(self._keeper.queues())
             self._all_at = self._clock() + EVERY

@@ -7,7 +7,7 @@ from delayq.redis.connection.leaf import drive
 
 
 def refuse_eviction(executor: Executor) -> None:
-    """Raise UnsafeSetup if the server evicts keys at its memory limit, because it would delete jobs, locks and tokens.
+    """Raise UnsafeSetup if the server evicts keys at its memory limit, because it could delete jobs, locks and tokens.
 
     If the Redis user may not run INFO, the check is skipped.
     """

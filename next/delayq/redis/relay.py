@@ -1,7 +1,8 @@
 """Relays the outbox of a queue, which has a record of each ended job that may have follow-up jobs.
 
-This release has no chains or batches yet. A record whose job belongs to one stays in the outbox for a later release.
-Other records are removed: scripts only search the text of an envelope, and their search also finds similar texts.
+This release has no chains or batches yet. A record whose job belongs to a chain or a batch stays in the outbox for a
+later release. Other records are removed. They exist because scripts only search the text of an envelope, and this
+search also finds similar texts.
 """
 
 from typing import Final
@@ -32,7 +33,10 @@ async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str)
 
 
 def _is_followed(row: FollowUp) -> bool:
-    """Return True if the job may have follow-up jobs. An unreadable record counts too: a later release may read it."""
+    """Return True if the job may have follow-up jobs.
+
+    An unreadable record counts too, because a later release may read it.
+    """
     try:
         return envelopes.decode(row.envelope).is_followed
     except UnreadableEnvelope:

@@ -6,8 +6,8 @@ Each run has these steps:
 2. `outside_acks` finds jobs that plain consumers acknowledged with XACK.
 3. `prune` deletes jobs that were kept long enough.
 
-If the counts do not match, the data is damaged, which no script can cause. Only then, all stream entries and ids are
-checked: first by `bury`, which gives an entry back to its job if the row in `entries` was lost, then by `mend`.
+If the counts do not match, the data is damaged, which no script can cause. Only in this case, all stream entries and
+ids are checked: first by `bury`, which gives an entry back to its job if the row in `entries` was lost, then by `mend`.
 """
 
 import logging
@@ -30,7 +30,7 @@ logger: Final = logging.getLogger("delayq.loops")
 
 IDLE_LEASES: Final = 3
 MIN_IDLE_MS: Final = 60_000
-"""A consumer without pending entries counts as dead after three idle leases, but not before one minute."""
+"""A consumer without pending entries counts as dead if it was idle for three leases, and for at least one minute."""
 
 SCAN_COUNT: Final = 250
 
@@ -152,7 +152,7 @@ async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
 
 
 async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: Tidied) -> None:
-    """Remove dead consumers. The script checks each one again before it removes it."""
+    """Remove dead consumers. The script checks each consumer again before it removes the consumer."""
     idle_ms = max(IDLE_LEASES * tidied.lease_ms, MIN_IDLE_MS)
     rows: list[list[Any]] = await executor.run(
         read("XINFO", "CONSUMERS", keys.of_queue(queue, "stream"), GROUP, parse=list)

@@ -44,5 +44,5 @@ class ServerClock:
         return now >= self._due_at or abs(self._wall_clock() - now - self._drift_base) > MAX_DRIFT
 
     def now_ms(self) -> int:
-        """Return the time of the server, in epoch ms. Before the first `set`, it is the time of this machine."""
+        """Return the time of the server, in epoch ms. Before the first `set`, return the time of this machine."""
         return int(self._clock() * 1000 + self._ahead_ms)

@@ -70,7 +70,7 @@ class Session:
         return [self.routed(spec) for spec in specs] if self._routes.table else specs
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
-        """Send a call that changes a queue, and wait until it is as durable as the options ask.
+        """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.
 
         `may_create`: the call may create its queue, so the queue is first added to the list of queues, once per
         session. If Redis refuses to add the queue, the call is still sent, because a worker serves the queues of
@@ -129,7 +129,10 @@ class Session:
         return [outcome is True for outcome in await self.executor.run_all(calls)]
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is on the list. If Redis refused to add it, log this once for each queue."""
+        """Remember that a queue is on the list.
+
+        If Redis refused to add the queue, log this error once for each queue.
+        """
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
         elif queue not in self._told_unlisted:

@@ -40,14 +40,14 @@ class Route(BaseModel):
 class Routes:
     """Routes by a pattern of job names, such as 'order.*'. The first matching pattern is used.
 
-    Threads may share one.
+    Threads may share one Routes object.
     """
 
     def __init__(self, table: Mapping[str, Route]) -> None:
         self.table = dict(table)
 
     def add(self, pattern: str, route: Route) -> None:
-        """Add a route in front of the others. It replaces a route with the same pattern."""
+        """Add a route in front of the other routes. The new route replaces a route with the same pattern."""
         self.table = {pattern: route, **{known: one for known, one in self.table.items() if known != pattern}}
 
     def of(self, job_name: str) -> Route:
@@ -56,7 +56,7 @@ class Routes:
 
 
 class Destination(NamedTuple):
-    """The connection to which a job is sent, by name, and its queue there; None = default queue of the connection."""
+    """The name of the connection to which a job is sent, and the queue; None = default queue of the connection."""
 
     connection: str
     queue: str | None

@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     )
     backoff: BackoffText = Field(
         default="",
-        description="Waiting times after failed attempts, such as `10s,1m`. The last one repeats. By default, the "
+        description="Waiting times after failed attempts, such as `10s,1m`. The last time repeats. By default, the "
         "waiting times are random and grow from 5s to 1h. Used if the job sets no value.",
     )
     timeout: DurationMs = Field(
@@ -83,14 +83,14 @@ class Settings(BaseSettings):
     lease: DurationMs = Field(
         default=DEFAULTS.lease_ms,
         ge=100,
-        description="How long a job belongs to a worker that gives no sign of life. After that, another worker gets "
+        description="How long a job belongs to a worker that does not renew the lease. After that, another worker gets "
         "the job. Applies only when a queue is created. To change the lease of a queue later, use `delayq queue set`.",
     )
     max_recoveries: Annotated[int, Unit("times")] = Field(
         default=DEFAULTS.max_recoveries,
         ge=0,
-        description="How many times a job may lose its worker and be delivered again. A worker is lost if it dies or "
-        "gives no sign of life during a lease. If this happens once more, the job fails.",
+        description="Maximum number of times that a job is delivered again because it lost its worker. A job loses its "
+        "worker if the worker dies or does not renew the lease in time. If a job loses its worker once more, it fails.",
     )
     tidy_every: DurationMs = Field(
         default=DEFAULTS.tidy_every_ms,
@@ -119,8 +119,8 @@ class Settings(BaseSettings):
     )
     durability: DurabilityText = Field(
         default="memory",
-        description="Decides when `schedule()` returns. With `memory`, it returns when Redis has accepted the job. "
-        "With `fsync`, the job is also on disk. With `replicas:N`, N replicas also have a copy.",
+        description="Decides when `schedule()` returns. With `memory`, `schedule()` returns when Redis has the job in "
+        "memory. With `fsync`, the job is then also on disk. With `replicas:N`, N replicas then also have a copy.",
     )
     embedded: Literal["auto", "never"] = Field(
         default="auto",
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
 
 
 def origins_of(settings: Settings, given: Mapping[str, Any]) -> dict[str, Origin]:
-    """Return the source of each setting, for the default connection. Reads the environment and the file again."""
+    """Return the source of each setting, for the default connection. The environment and the file are read again."""
     origins = dict.fromkeys(Settings.model_fields, Origin("default")) | find_origins(Settings, given)
     if table := settings.connections.get(settings.connection):
         place = f"{origins['connections'].place} [connections.{settings.connection}]"

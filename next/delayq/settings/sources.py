@@ -5,8 +5,8 @@
 3. the settings file
 4. the default
 
-The setting `config` (--config, DELAYQ_CONFIG) names the settings file. Without it, delayq uses the nearest delayq.toml,
-searching from the working directory upwards.
+The setting `config` (--config, DELAYQ_CONFIG) names the settings file. Without this setting, delayq uses the nearest
+delayq.toml, searching from the working directory upwards.
 """
 
 import os
@@ -31,7 +31,7 @@ TABLES: Final = ("connections", "routes")
 _NO_SETTING: Final = re.compile(
     rf"{VARIABLES}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"
 )
-"""Variables of tests and of Kubernetes, as NAME=value. They start with DELAYQ_ but are not settings."""
+"""Variables of tests and of Kubernetes, as NAME=value. These variables start with DELAYQ_ but are not settings."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class FileSource(PydanticBaseSettingsSource):
 def find_file(config: str) -> Path | None:
     """Return the settings file to use, or None.
 
-    Raises ConfigError if `config` names a missing file, or if the file found belongs to another user.
+    Raises ConfigError if `config` names a missing file, or if delayq found a file that belongs to another user.
     """
     if config:
         path = Path(os.path.abspath(os.path.expanduser(config)))
         if not path.is_file():
             raise ConfigError(
                 f"The settings file {path} does not exist.",
-                hint="Correct --config or DELAYQ_CONFIG, or leave it out.",
+                hint="Correct --config or DELAYQ_CONFIG, or leave out the option and the variable.",
                 field="config",
             )
         return path
@@ -155,6 +155,6 @@ def _refuse_file_of_other_user(path: Path) -> None:
     if owner not in (0, os.geteuid()):
         raise ConfigError(
             f"The settings file {path} belongs to another user (uid {owner}).",
-            hint="To use it, name it with --config or DELAYQ_CONFIG.",
+            hint="To use this file, name it with --config or DELAYQ_CONFIG.",
             field="config",
         )

@@ -77,8 +77,8 @@ local minute_row = add_steps(current_row(activity, minute_place, 'minute', minut
 local day_row = add_steps(current_row(history, day_place, 'day', day))
 local sums_row = add_steps(read_row(activity, 'sums'))
 
--- 3. Write. The rows come first, because they need memory: a full server refuses the whole call, and `tallied` stays as
--- it is.
+-- 3. Write. The rows are written first, because they need memory. So a full server refuses the whole call, and
+-- `tallied` does not change.
 
 redis.call('HSET', activity, minute_place, minute_row, 'sums', sums_row)
 redis.call('PEXPIRE', activity, activity_ttl_ms)

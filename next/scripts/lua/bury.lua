@@ -17,12 +17,12 @@
 -- RETURNS  A list with a word for each entry:
 --            buried   the entry belonged to no job, and moved to `failed`
 --            dropped  the entry was a surplus copy of a job, and was deleted
---            adopted  the row of the job in `entries` was lost, and now names this entry again
---            left     the entry is gone, or is the current entry of a job
+--            adopted  the job had lost its row in `entries`; a new row names this entry
+--            left     nothing changed: the entry is gone, or is the current entry of a job
 --          The list may be shorter than `garbage`: call again with the remaining rows.
 -- COST     O(entries + bytes); send at most 500 rows; a call reads up to 1 MB of entries, but at least one
 --
--- An entry is adopted only if its job has no other state, and if the entry is pending or not yet delivered.
+-- An entry is `adopted` only if its job has no other state, and if the entry is pending or not yet delivered.
 
 -- include: read_entry
 -- include: find_group
@@ -42,8 +42,8 @@ local function has_place(id)
 end
 
 -- Returns true if the entry is pending or not yet delivered. Any other entry was acknowledged by `reclaim`, because it
--- was not the entry of a job. If its job adopted it, the job would look as if a plain consumer had completed it. So the
--- entry is dropped, and `mend` schedules the job again.
+-- was not the current entry of a job. If the row in `entries` named such an entry, the job would look as if a plain
+-- consumer had completed it. So the entry is `dropped`, and `mend` schedules the job again.
 local function is_held_or_new(entry)
   if #redis.pcall('XPENDING', stream, 'delayq', entry, entry, 1) > 0 then
     return true

@@ -31,8 +31,8 @@ for _, row in ipairs(rows) do
   end
 end
 
--- Remove the name from `meta` too. If a name in `meta` is missing in the group, the janitor concludes that the consumer
--- was deleted by hand, and delivers its jobs again.
+-- Remove the name from `meta` too. If a consumer in `meta` is missing in the group, the janitor concludes that somebody
+-- deleted the consumer by hand, and delivers the jobs of this consumer again.
 local kept = {}
 for name in string.gmatch(known or '', '%S+') do
   if name ~= consumer then

@@ -6,14 +6,15 @@
 --                            restart_ms
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
--- ARGV   what        text    switch to set: pause, maintenance or restart; '' = only read
--- ARGV   for_ms      int     length in ms; 0 = until it is switched off; -1 = switch it off. Not used for a restart.
+-- ARGV   what        text    switch to set: `pause`, `maintenance` or `restart`; '' = only read
+-- ARGV   for_ms      int     length of the pause or the maintenance in ms; 0 = without end; -1 = switch it off. Not
+--                            used for a restart.
 -- ARGV   reason      text    reason of the pause or the maintenance, for people; '' = none
 --
 -- RETURNS  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason}
 --            now_ms                time of this call
---            paused_until_ms       end of the pause; 0 = until it is switched off; -1 = off
---            maintenance_until_ms  end of the maintenance; 0 = until it is switched off; -1 = off
+--            paused_until_ms       end of the pause; 0 = without end; -1 = off
+--            maintenance_until_ms  end of the maintenance; 0 = without end; -1 = off
 --            maintenance_since_ms  start of the maintenance; -1 = off
 --            restart_ms            time of the last restart order; -1 = none
 --            reason                reason of the maintenance, or ''
@@ -37,8 +38,8 @@ if what ~= '' then
   may_write(control)
 end
 if what == 'restart' then
-  -- Workers restart when this time changes. It always grows, so that workers see the order even after the clock went
-  -- back.
+  -- Workers restart when this time changes. Each order stores a later time than the order before, so that workers see
+  -- the order even after the clock went back.
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and for_ms < 0 then

@@ -21,7 +21,7 @@
 --            unknown    the id is unknown
 -- COST     O(ids * log n), where n is the number of failed and completed jobs
 --
--- A repeated call returns unknown for jobs that the first call deleted.
+-- A repeated call returns `unknown` for jobs that the first call deleted.
 
 -- include: free_locks
 

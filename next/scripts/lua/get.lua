@@ -19,17 +19,17 @@
 --
 -- RETURNS  {'absent'} if the id is unknown. Otherwise a list of these 12 values, with '' for a missing value:
 --            state        scheduled | ready | reserved | failed | completed
---            due_ms       due time, epoch ms; only if scheduled, ready or reserved
+--            due_ms       due time, epoch ms; only if the state is `scheduled`, `ready` or `reserved`
 --            ended_at     failed: time of failure; completed: time to forget the job; both epoch ms
 --            envelope     JSON
---            failure      last failure, JSON; if completed, a report on the run
+--            failure      last failure, JSON; if the state is `completed`, a report on the run
 --            result       JSON
---            recoveries   how often a worker of the job vanished; '0' = never
---            entry        stream entry id; only if ready or reserved
+--            recoveries   number of times that a worker of the job vanished; '0' = never
+--            entry        stream entry id; only if the state is `ready` or `reserved`
 --            consumer     consumer that has the entry pending
 --            idle_ms      time since the consumer received the entry or renewed its lease, in ms
 --            cancel_asked time of the stop request, epoch ms
---            progress     last progress report, JSON; only if ready or reserved
+--            progress     last progress report, JSON; only if the state is `ready` or `reserved`
 -- COST     O(log n)
 
 -- include: is_delivered

@@ -2,7 +2,7 @@
 --
 -- MOVES  nothing
 --
--- KEYS   set         zset    the key `scheduled`, `failed` or `completed`; not read if `state` is ready or reserved
+-- KEYS   set         zset    the key `scheduled`, `failed` or `completed`; not read if `state` is `ready` or `reserved`
 -- KEYS   jobs        hash    id -> envelope JSON
 -- KEYS   stream      stream  entries of ready and reserved jobs; consumer group `delayq`
 -- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
@@ -39,8 +39,8 @@ end
 
 -- 1. List a sorted set. The cursor is 'score id'.
 
--- Returns true if one id comes after the other in a sorted set, which compares bytes. Lua's `<` is not used, because it
--- depends on the locale of the server.
+-- Returns true if one id comes after the other in a sorted set, which compares bytes. Lua's `<` is not used, because
+-- its result depends on the locale of the server.
 local function is_behind(one, other)
   for n = 1, math.min(#one, #other) do
     local a = string.byte(one, n)
@@ -52,8 +52,8 @@ local function is_behind(one, other)
   return #one > #other
 end
 
--- Returns the rank after the cursor. If the job of the cursor is gone, a binary search among equal scores finds where
--- it was. The cursor is not a rank, because ranks change when jobs are added or removed.
+-- Returns the rank after the cursor. If the job of the cursor is gone, a binary search among equal scores finds the
+-- rank that the job had. The cursor is not a rank, because ranks change when jobs are added or removed.
 local function find_rank(score, id)
   local rank = redis.call('ZRANK', set, id)
   if rank and redis.call('ZSCORE', set, id) == score then

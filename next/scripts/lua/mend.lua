@@ -1,4 +1,4 @@
--- mend: Repair the given jobs, so that each is in exactly one state and has an envelope.
+-- mend: Repair the given jobs, so that each job is in exactly one state and has an envelope.
 --
 -- MOVES  no state -> completed, if the job has a result;
 --        no state -> scheduled, due now, if the job has no result;
@@ -21,8 +21,8 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   queue       text    name of the queue, for the stub of a lost envelope
--- ARGV   lost        text    failure JSON for a job whose envelope was lost, without its closing brace, because the
---                            script appends members
+-- ARGV   lost        text    failure JSON for a job whose envelope was lost, without the closing brace of the JSON,
+--                            because the script appends members
 -- ARGV*  given       {id}
 --
 -- RETURNS  A list with a word for each id:
@@ -37,10 +37,10 @@
 --          The list may be shorter than `given`: call again with the remaining ids.
 -- COST     O(ids * log n + bytes); a call handles up to 250 ids and 1 MB of envelopes, but at least one id
 --
--- Call the script only if the counts of `tidy` show damaged data. No script damages data, so this is rare. Before that,
--- go through the whole stream with `outside_acks` and the scope all, and pass the garbage to `bury`. If the row of a
--- job in `entries` was lost, `bury` restores the row. Without this step, `mend` would find this job without a state,
--- and would deliver it a second time.
+-- Call the script only if the counts of `tidy` show damaged data. This is rare, because no script damages data. First
+-- go through the whole stream with `outside_acks` and the scope `all`, and pass the entries with the verdict `garbage`
+-- to `bury`. If the row of a job in `entries` was lost, `bury` restores the row. Without this step, `mend` would find
+-- this job without a state, and would deliver it a second time.
 
 -- include: read_entry
 -- include: append_entry
@@ -106,8 +106,8 @@ local function repair_entry(id, is_known)
   return entries, 'appended', true, bytes + size
 end
 
--- Reduces several states of a job to one. The row in `entries` wins, because a worker may be running the job; after it,
--- the order is scheduled, failed, completed.
+-- Reduces several states of a job to one. If the job has a row in `entries`, the script keeps this row, because a
+-- worker may be running the job. Otherwise it keeps the first of `scheduled`, `failed` and `completed`.
 local function keep_one_place(id, place, word)
   for _, set in ipairs({ scheduled, failed, completed }) do
     if redis.call('ZSCORE', set, id) then
@@ -139,8 +139,8 @@ local function write_stub(id, place)
   return failed
 end
 
--- Repairs the unique key of a job. A scheduled, ready or reserved job keeps the key, or takes it back if it is free.
--- Any other job loses the key.
+-- Repairs the unique key of a job. A scheduled, ready or reserved job keeps the key, or takes the key back if no other
+-- job owns it. Any other job loses the key.
 local function repair_lock(id, is_alive)
   local digest = redis.call('HGET', locks, id)
   if not digest then

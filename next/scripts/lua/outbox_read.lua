@@ -7,7 +7,7 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   relay       text    name of the calling relay
--- ARGV   hold_ms     int     for how long other relays receive no records after this call, in ms
+-- ARGV   hold_ms     int     time after this call, in ms, in which other relays receive no records
 -- ARGV   after       text    id of the record after which to continue; '-' = from the start
 -- ARGV   limit       int     maximum number of records, 1..500
 --
@@ -19,8 +19,8 @@
 --                     perhaps failure (JSON)
 -- COST     O(limit + bytes); returns up to 1 MB, but at least one record
 --
--- Each record stays in the outbox until outbox_ack deletes it. Two relays at once would do no harm, because each
--- follow-up job has a fixed id, but they would send every job twice.
+-- Each record stays in the outbox until outbox_ack deletes it. Two relays at once would send every follow-up job twice.
+-- This would do no harm, because each follow-up job has a fixed id.
 
 -- include: may_write
 
@@ -29,8 +29,8 @@ if redis.call('XLEN', outbox) == 0 then
   return { 0, 0 }
 end
 
--- If another relay has the outbox, return no records. A hold that ends more than hold_ms from now was set before the
--- clock went back, and does not count.
+-- If another relay has the outbox, return no records. If the time of that relay ends more than hold_ms from now, it was
+-- set before the clock went back, and does not count.
 local held = redis.call('HMGET', meta, 'relay', 'relay_until')
 local other_until = held[1] and held[1] ~= relay and tonumber(held[2] or 0)
 if other_until and other_until > now and other_until <= now + hold_ms then

@@ -9,9 +9,10 @@
 --
 -- ARGV   after       text    entry id after which the page starts; '-' = start of the stream
 -- ARGV   limit       int     maximum number of entries to look at, 1..500
--- ARGV   seen        text    '' for the first page of a pass; for all other pages, `marks` from the first page
--- ARGV   scope       text    delivered = look at delivered entries; all = look at undelivered entries too, and report
---                            those that are garbage
+-- ARGV   seen        text    '' for the first page of a pass; for all other pages, `marks` from the reply to the first
+--                            page
+-- ARGV   scope       text    `delivered` = look at delivered entries only; `all` = look at undelivered entries too, and
+--                            report an undelivered or pending entry if it is garbage
 --
 -- RETURNS  One flat list: next, marks, then entry, id and verdict for each entry that was found.
 --            next     `after` for the next page; '' = this was the last page
@@ -20,19 +21,19 @@
 --            id       job id, or '' if the entry has none
 --            verdict  acked    a plain consumer acknowledged the job: call `ack`
 --                     again    no worker holds the job: call `hand_back` with unheld = 1
---                     garbage  the entry belongs to no job: call `bury`. In the scope `all`, the entry may be pending.
+--                     garbage  the entry belongs to no job: call `bury`. If `scope` is `all`, the entry may be pending.
 -- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one
 --
 -- Consumers of delayq have names of the form `dq:<host>:<pid>:<random>`; all other consumers are plain consumers. If a
--- consumer of delayq is deleted, its entries look as if they had been acknowledged. It is better to deliver a job twice
--- than to lose it. So the verdict is acked only if the group has a plain consumer, and if no consumer of delayq has
--- vanished since the last full pass. `renew` records the consumers of delayq in `meta`. A recorded consumer that is
--- missing in the group has vanished. For entries up to the id `anew` (see `tidy`), the verdict is always again.
+-- consumer of delayq is deleted, its entries look as if they had been acknowledged. To deliver a job twice is better
+-- than to lose the job. So the verdict is `acked` only if the group has a plain consumer, and if no consumer of delayq
+-- has vanished since the last full pass. `renew` records the consumers of delayq in `meta`. A recorded consumer that is
+-- missing in the group has vanished. For entries up to the id `anew` (see `tidy`), the verdict is always `again`.
 --
 -- Handle each page before you ask for the next one. On the last page, the script deletes the fields `vanished` and
 -- `anew` if they have not changed since the first page, and if the last page found nothing. For this comparison, all
--- pages need the marks of the first page: a consumer may vanish between two pages, and its entries may be on an earlier
--- page.
+-- pages need the marks of the first page, because a consumer may vanish between two pages, and the entries of this
+-- consumer may be on an earlier page.
 
 -- include: find_group
 -- include: padded
@@ -91,16 +92,16 @@ if after == '-' then
   seen = marks
 end
 
--- 2. Judge the entries. They are read in chunks, which are small if a large entry was seen before.
+-- 2. Judge the entries. The entries are read in chunks, which are small if a large entry was seen before.
 
 local reply = { '', marks }
 
--- Adds an entry to the reply if it was delivered and is no longer pending, or, in the scope all, if it is not the
--- current entry of a job.
+-- Adds an entry to the reply if the entry was delivered and is no longer pending, or if `scope` is `all` and the entry
+-- is not the current entry of a job.
 local function judge(entry, fields, is_pending)
   local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == entry
   -- If an entry is missing in the page of pending entries, it is looked up individually. The page may be incomplete,
-  -- because it also lists deleted entries, and a running job must never look acknowledged.
+  -- because deleted entries count towards its limit. Without this second look, a running job could look acknowledged.
   local is_free = not is_pending and #redis.call('XPENDING', stream, 'delayq', entry, entry, 1) == 0
   local is_new = is_owned and padded(entry) > padded(last)
   if not ((is_free and not is_new) or (looks_at_all and not is_owned)) then
@@ -149,7 +150,8 @@ while not is_end and looked < limit and bytes < max_bytes do
   end
 end
 
--- 3. Return the position of the next page. On the last page, delete the marks if the whole pass has seen them.
+-- 3. Return the position of the next page. On the last page, delete the fields `vanished` and `anew` if all pages were
+-- read with their current values.
 
 if not is_end then
   reply[1] = after

@@ -8,10 +8,10 @@
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   queue       text    name of the queue, for the wake-up
 -- ARGV   wake        text    pub/sub channel that wakes movers, when the queue is resumed
--- ARGV   for_ms      int     length of the pause in ms; 0 = until it is resumed; -1 = resume now
+-- ARGV   for_ms      int     length of the pause in ms; 0 = until the queue is resumed; -1 = resume now
 -- ARGV   lease_ms    int     lease in ms, stored if the queue is new
 --
--- RETURNS  The end of the pause, epoch ms; 0 = until it is resumed; -1 = not paused
+-- RETURNS  The end of the pause, epoch ms; 0 = until the queue is resumed; -1 = not paused
 -- COST     O(1)
 --
 -- Jobs that are running continue. `hand_back` and `reclaim` still append to the stream of a paused queue.

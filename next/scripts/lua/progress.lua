@@ -13,9 +13,9 @@
 --            0  nothing changed: fenced
 -- COST     O(rows); send at most 500 rows and 1 MB
 --
--- The script appends the member at_ms to each report. A full server refuses the script. This does no harm, because jobs
--- run without reports too. Every script that takes a job from its worker deletes the report, so that a report always
--- comes from the worker that has the job now.
+-- The script appends the member at_ms to each report. A full server refuses the script, which does no harm, because
+-- jobs run without reports too. Every script that takes a job from its worker deletes the report, so that a report
+-- always comes from the worker that has the job now.
 
 -- include: owned_rows
 

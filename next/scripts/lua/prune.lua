@@ -8,19 +8,19 @@
 -- KEYS   errors      hash    id -> failure JSON
 -- KEYS   results     hash    id -> result JSON
 -- KEYS   recoveries  hash    id -> number of times its worker vanished
--- KEYS   unique      hash    digest -> id of the job that owns the unique key; digest.window_ms -> `id until_ms`
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key; for a window (see README.md), the field
+--                            `digest.window_ms` -> `id until_ms`; the window blocks the key until `until_ms`
 -- KEYS   locks       hash    id -> digest of the job's unique key
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   keep_ms     int     how long failed jobs are kept, in ms
--- ARGV   limit       int     maximum number of completed jobs, and of failed jobs, 1..500
+-- ARGV   limit       int     maximum number of completed jobs to delete, and also of failed jobs, 1..500
 -- ARGV*  windows     {digest}   windows to check, as they are named in `unique`: 'digest.window_ms'
 --
 -- RETURNS  {completed, failed, windows}: how many completed jobs, failed jobs and windows were deleted
 -- COST     O(limit * log n + windows), where n is the number of failed and completed jobs
 --
--- No other script deletes windows. It does no harm if a window is deleted late, because a window that is over blocks no
--- job.
+-- A window may be deleted late. This does no harm, because a window that is over blocks no job.
 
 -- include: free_locks
 

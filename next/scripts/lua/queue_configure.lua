@@ -6,9 +6,9 @@
 -- KEYS   jobs              hash    id -> envelope JSON
 -- KEYS   meta              hash    fields schema, lease_ms, shards
 --
--- ARGV   lease_ms          text    new lease in ms; '' = do not change it
+-- ARGV   lease_ms          text    new lease in ms; '' = do not change the lease
 -- ARGV   default_lease_ms  int     lease in ms, stored if the queue is new and lease_ms is ''
--- ARGV   shards            text    new number of shards; '' = do not change it
+-- ARGV   shards            text    new number of shards; '' = do not change the number
 --
 -- RETURNS  {lease_ms, shards, jobs}
 --            lease_ms  lease in ms after this call

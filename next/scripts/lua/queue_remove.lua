@@ -23,9 +23,9 @@
 -- ARGV   look        int     1 = only count, 0 = delete the keys if the queue is empty
 --
 -- RETURNS  {scheduled, in_stream, failed, completed, other, outbox}. If all are 0 and `look` is 0, the keys are gone.
---            scheduled, failed, completed   number of jobs in this state
+--            scheduled, failed, completed   number of jobs in the state with this name
 --            in_stream                      number of ready and reserved jobs
---            other                          number of jobs in no state: 0, unless the data is damaged
+--            other                          number of jobs in no state; above 0 only if the data is damaged
 --            outbox                         number of outbox records
 -- COST     O(rows in the deleted keys), mostly in `activity`, with at most 1,441 rows
 --

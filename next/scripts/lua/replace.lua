@@ -1,8 +1,8 @@
--- replace: Schedule jobs even if their ids are taken. If a job already has the id, it gets the new due time. If `word`
--- is replaced, it also gets the new envelope.
+-- replace: Schedule jobs even if their ids are taken. A job that already has the id gets the new due time. If `word` is
+-- `replaced`, this job also gets the new envelope.
 --
 -- MOVES  absent -> scheduled, scheduled -> scheduled, ready -> scheduled;
---        if `word` is replaced, also failed -> scheduled and completed -> scheduled
+--        if `word` is `replaced`, also failed -> scheduled and completed -> scheduled
 --
 -- KEYS   jobs        hash    id -> envelope JSON
 -- KEYS   scheduled   zset    id -> due time, epoch ms
@@ -16,16 +16,16 @@
 -- KEYS   errors      hash    id -> failure JSON
 -- KEYS   results     hash    id -> result JSON
 -- KEYS   recoveries  hash    id -> number of times its worker vanished
--- KEYS   once        string  first reply to this call, kept for once_ms; named `once:<token>`
+-- KEYS   once        string  first reply to this call, kept for once_ms; the key is named `once:<token>`
 -- KEYS   cancel      hash    id -> time of the stop request, epoch ms
 -- KEYS   outbox      stream  job-end records for the relay
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
--- ARGV   word        text    replaced = new due time and new envelope; postponed = new due time only
+-- ARGV   word        text    `replaced` = new due time and new envelope; `postponed` = new due time only
 -- ARGV   queue       text    name of the queue, for the wake-up
 -- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> <due_ms>`
 -- ARGV   lease_ms    int     lease in ms, stored if the queue is new
--- ARGV   once_ms     int     how long to keep the reply for a repeated call, in ms; 0 = do not keep it
+-- ARGV   once_ms     int     how long the reply is kept for a repeated call, in ms; 0 = do not keep the reply
 -- ARGV   shards      int     number of shards over which the caller spreads the queue
 -- ARGV*  new_jobs    {id envelope when digest}
 --          id        1 to 255 printable ASCII characters without spaces
@@ -38,20 +38,20 @@
 --            answer  created    the id was free
 --                    replaced   the job with this id got the new due time and the new envelope
 --                    postponed  the job with this id got the new due time
---                    kept       nothing changed: another job owns the unique key, or `word` is postponed and the job is
---                               failed or completed
+--                    kept       nothing changed: another job owns the unique key, or `word` is `postponed` and the job
+--                               is failed or completed
 --                    running    nothing changed: the job with this id is reserved
 --            state   state of the job after this call, or of the job that owns the unique key
---            due_ms  due time, in epoch ms, if that state is scheduled; else ''
+--            due_ms  due time, in epoch ms, if `state` is `scheduled`; else ''
 --            id      id of the job, or of the job that owns the unique key
 --          {'moved', n} if the queue is spread over n shards, not over `shards`: nothing was stored.
 -- COST     O(jobs * log n), where n is the number of scheduled jobs
 --
--- The script does not append to the stream, even if a job is due now: it wakes a mover, which calls `promote`.
+-- The script does not append to the stream. If a job is due now, the script wakes a mover, which calls `promote`.
 --
 -- A repeated call could change a job again that has run in the meantime, or create a job again that has ended. To
--- prevent this, set once_ms and pass a key `once` whose token belongs to this call alone: within once_ms, a repeated
--- call returns the first reply and writes nothing.
+-- prevent this, set once_ms and pass a key `once` whose token belongs to this call alone. Within once_ms, a repeated
+-- call then returns the first reply and writes nothing.
 
 -- include: due_time
 -- include: is_delivered
@@ -132,7 +132,7 @@ local function find_owner(job)
   return is_alive and owner or job.id
 end
 
--- Returns the state of the owner of a unique key, and its due time if it is scheduled, else ''.
+-- Returns the state of the job that owns a unique key, and the due time of this job if it is scheduled, else ''.
 local function state_of_owner(owner)
   local entry = redis.call('HGET', entries, owner)
   if not entry then
@@ -204,7 +204,8 @@ elseif not shards_here then
   redis.call('HSET', meta, 'shards', shards)
 end
 count(meta, 'scheduled_total', created)
--- Keep the reply: before a repeated call arrives, a job may have run and ended, and must not be created again.
+-- Keep the reply, because a job may run and end before a repeated call arrives. The repeated call must not create the
+-- job again.
 if once_ms > 0 then
   redis.call('SET', once, cjson.encode(reply), 'PX', once_ms)
 end

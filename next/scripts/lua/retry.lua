@@ -1,4 +1,4 @@
--- retry: Schedule a failed job again, due now, with no attempts used.
+-- retry: Schedule a failed job again. The job is due now, and its count of attempts starts at 0 again.
 --
 -- MOVES  failed -> scheduled
 --
@@ -16,7 +16,7 @@
 -- ARGV   wake         text    pub/sub channel that wakes movers; receives `<queue> <now>`
 -- ARGV   id           text    job id
 -- ARGV   fingerprint  text    SHA-1, in hex, of the envelope that the caller has read
--- ARGV   envelope     text    this envelope with attempts 0
+-- ARGV   envelope     text    the same envelope with the member `attempts` set to 0
 -- ARGV   digest       text    digest of the unique key; '' = no unique key
 --
 -- RETURNS  {answer, due_ms, owner}
@@ -26,11 +26,11 @@
 --                    refused    nothing changed: the job is scheduled, ready, reserved or completed
 --                    unknown    the id is unknown
 --            due_ms  new due time, epoch ms; '' if nothing changed
---            owner   with conflict, the id of the job that owns the unique key; else ''
+--            owner   with the answer `conflict`, the id of the job that owns the unique key; else ''
 -- COST     O(log n), where n is the number of scheduled and failed jobs
 --
--- A repeated call returns refused. The old failure stays in `errors` until the job succeeds, and becomes part of the
--- history of the next failure.
+-- A repeated call answers `refused`. The old failure stays in `errors` until the job is done. If the job fails again,
+-- the old failure becomes part of the history of the new failure.
 
 -- include: head_due
 -- include: wake_mover

@@ -50,8 +50,8 @@ local has_stream = redis.call('EXISTS', stream) == 1
 local is_full = redis.call('XLEN', stream) >= high_water
 local now_text = string.format('%.0f', now)
 
--- In these cases, the job is left to the mover. This script does not create a missing stream, because only `schedule`,
--- `promote` and `tidy` create one together with its group.
+-- In these cases, the job stays scheduled, and the mover appends it later. This script does not create a missing
+-- stream, because only `schedule`, `promote` and `tidy` create a stream together with its group.
 if is_paused(known[1], now) or is_full or not has_stream or not envelope then
   local head = head_due(scheduled)
   redis.call('ZADD', scheduled, now_text, id)

@@ -12,7 +12,7 @@
 --
 -- RETURNS  One flat list: these 10 values, then name and value of each counter.
 --            scheduled, ready, reserved, failed, completed   number of jobs
---            paused_until_ms    end of the pause, epoch ms; 0 = until it is resumed; -1 = not paused
+--            paused_until_ms    end of the pause, epoch ms; 0 = until the queue is resumed; -1 = not paused
 --            overdue_oldest_ms  how long the oldest due job has been waiting for a worker, in ms; 0 = no job is waiting
 --            lease_ms           lease; 0 = not set
 --            mover_tick         last call of `promote`, epoch ms; 0 = none
@@ -25,10 +25,10 @@
 
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
 
--- `ready` is the stream length minus the pending entries. The `lag` of the group is not used, because it becomes nil
--- after a deletion. A job that a plain consumer acknowledged counts as ready until the janitor settles it. Without the
--- group, all jobs in the stream count as reserved. Deleted entries may still be pending, so `reserved` is limited to
--- the stream length.
+-- `ready` is the stream length minus the pending entries. The field `lag` of the group is not used, because Redis
+-- returns nil for it after an entry was deleted. A job that a plain consumer acknowledged counts as ready until the
+-- janitor settles it. Without the group, all jobs in the stream count as reserved. Deleted entries may still be
+-- pending, so `reserved` is limited to the stream length.
 local held = redis.call('XLEN', stream)
 local group = find_group(stream)
 local reserved = group and math.min(held, group['pending']) or held

@@ -22,7 +22,7 @@
 --            regrouped  1 = the stream existed, but its group was missing or damaged, and was set to the end of the
 --                       stream; else 0
 --            counted    sum of all counters (the fields `*_total` of `meta`)
---            is_new     1 = the queue was new; else 0
+--            is_new     1 = `meta` did not have the queue yet; else 0
 -- COST     O(consumer groups)
 --
 -- Compare the returned numbers. The data is damaged if one of these conditions is false:

@@ -161,8 +161,13 @@ def test_a_discard_is_done(command: Command, client: DelayQ) -> None:
 @pytest.mark.parametrize(
     ("others", "code", "state", "told"),
     [
-        ("retry", 4, "scheduled", "is done here, but another program has retried it, so it was not dropped."),
-        ("retry and archive", 4, "failed", "is done here, but another program has retried it, so it was not dropped."),
+        ("retry", 4, "scheduled", "is done here, but another program has retried it, so the job was not dropped."),
+        (
+            "retry and archive",
+            4,
+            "failed",
+            "is done here, but another program has retried it, so the job was not dropped.",
+        ),
         ("forget", 0, None, "The job 'order-42' is done here. Another program has already dropped the failed job."),
     ],
 )

@@ -62,7 +62,7 @@ def test_list_shows_all_queues_with_their_errors(run: Run, failures: DelayQ) -> 
     table = run("failed", "list", "--limit", "1")
     assert table.stdout.splitlines()[1].split()[:3] == ["mail-1", "mail", "mail"]
     assert table.stdout.splitlines()[1].endswith("Archived: no address")
-    assert table.stderr == "delayq: More than 1 jobs match; --limit shows more.\n"
+    assert table.stderr == "delayq: The list has only 1 job, but more match. Use a higher --limit.\n"
 
 
 def test_queues_may_be_named_one_by_one(run: Run, failures: DelayQ) -> None:
@@ -86,7 +86,7 @@ def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures:
     assert ids(run, "list", "--signature", large["signature"]) == ["close-3", "close-1", "close-2"]
     table = run("failed", "groups", "--queue", "mail", "--limit", "1")
     assert [line.split()[1:3] for line in table.stdout.splitlines()] == [["JOBS", "NAME"], ["1", "mail"]]
-    assert table.stderr == "delayq: More than 1 failed jobs match; --limit reads more.\n"
+    assert table.stderr == "delayq: The groups count only 1 failed job, but more match. Use a higher --limit.\n"
     retried = run("failed", "retry", "--signature", large["signature"])
     assert retried.stderr == "delayq: 3 jobs retried: 1 in mail, 2 in orders.\n"
 
@@ -183,7 +183,11 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
         (("show", "nope"), 3, "No job 'nope' is known in any queue. `delayq failed list` lists the ids."),
         (("show", "nope", "--queue", "orders"), 3, "No job 'nope' is known in the queue 'orders'."),
         (("show", "waits"), 4, "The job 'waits' in the queue 'orders' is scheduled, not failed."),
-        (("show", "both"), 2, "The job 'both' has failed in several queues: mail, orders. Name one with --queue."),
+        (
+            ("show", "both"),
+            2,
+            "The job 'both' has failed in several queues: mail, orders. Name one queue with --queue.",
+        ),
         (("retry",), 2, "No failed job is named. Give ids, or --name, --since, --until, --signature, or --all"),
         (("retry", "pay-1", "--all"), 2, "Ids and --all are both given. Leave out one of them."),
         (("retry", "pay-1", "--name", "x"), 2, "Ids and --name are both given."),

@@ -127,7 +127,7 @@ def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
     client.archive("failed")
     monkeypatch.setenv("DELAYQ_DURABILITY", "replicas:1")
     end = run(*words, "--json")
-    assert f"The change is in effect. Check it: {check}" in f"{end.exception} {end.stderr}"
+    assert f"The change is in effect. Check with: {check}" in f"{end.exception} {end.stderr}"
     assert json.loads(end.stdout).items() >= printed.items()
 
 
@@ -137,7 +137,7 @@ def test_a_change_with_a_lost_answer_is_printed_with_its_check(run: Run, change:
     with server_that_answers(b"") as silent:
         end = run("--url", silent, *words, "--json")
     assert isinstance(end.exception, OutcomeUnknown)
-    assert f"Check before you repeat it: {check}" in str(end.exception)
+    assert f"Before you repeat the command, check with: {check}" in str(end.exception)
     assert json.loads(end.stdout) == {"id": check.split()[2], "queue": "default", "outcome": "unknown"}
 
 
@@ -164,7 +164,7 @@ def test_jobs_are_listed_by_name_and_retry(run: Run, client: DelayQ) -> None:
     assert listed(run, "--limit", "3") == ["close", "mail", "tried"]
     table = run("list", "--limit", "1")
     assert [line.split()[0] for line in table.stdout.splitlines()] == ["ID", "close"]
-    assert table.stderr == "delayq: More than 1 jobs match; --limit shows more.\n"
+    assert table.stderr == "delayq: The list has only 1 job, but more match. Use a higher --limit.\n"
 
 
 def test_upcoming_counts_what_falls_due(run: Run) -> None:
@@ -194,10 +194,10 @@ def test_why_tells_what_keeps_a_job(run: Run, client: DelayQ) -> None:
     assert "the mover takes it next" not in text
     for sentence in (
         "Maintenance is on (new disks) until 2",
-        "`delayq maintenance off` ends it.",
+        "`delayq maintenance off` ends the maintenance.",
         "All workers are paused (broken mail). `delayq resume --all` ends the pause.",
         "The queue orders is paused. `delayq resume orders` ends the pause.",
-        "No worker of delayq serves the queue orders. Start one: `delayq work --app MODULE --queue orders`.",
+        "No worker of delayq serves the queue orders. Start a worker: `delayq work --app MODULE --queue orders`.",
     ):
         assert sentence in text
 
@@ -207,7 +207,8 @@ def test_why_tells_the_error_of_a_failed_job(run: Run) -> None:
     run("archive", *NAMED, "--reason", "gone")
     assert run("why", *NAMED).stdout == (
         "order-42  failed in queue orders\n"
-        "  It failed after 0 attempts: Archived: gone. `delayq failed retry order-42 --queue orders` runs it again.\n"
+        "  The job failed after 0 attempts: Archived: gone. "
+        "`delayq failed retry order-42 --queue orders` runs it again.\n"
     )
 
 

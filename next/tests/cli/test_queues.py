@@ -96,8 +96,11 @@ def test_a_pause_tells_what_still_runs_after_its_wait(run: Run, orders: QueueOnS
     waited = run("pause", "orders", "--wait", "0s", "--json")
     assert waited.exit_code == 1
     assert json.loads(waited.stdout)["running"] == [{"id": "order-42", "queue": "orders"}]
-    assert waited.stderr == "delayq: Jobs still run after 0s. The pause stays; `delayq resume orders` ends it.\n"
-    assert "`delayq resume --all` ends it." in run("pause", "--all", "--wait", "0s").stderr
+    assert waited.stderr == (
+        "delayq: After 0s, workers still have jobs of this queue. The pause stays in force; "
+        "`delayq resume orders` ends the pause.\n"
+    )
+    assert "`delayq resume --all` ends the pause." in run("pause", "--all", "--wait", "0s").stderr
     run("resume", "--all")
     text = run("pause", "orders", "--wait", "100ms")
     assert (text.exit_code, text.stdout) == (1, "orders  paused\norder-42  runs in queue orders\n")
@@ -153,7 +156,9 @@ def test_counts_tell_what_keeps_all_workers_from_starting_jobs(run: Run, client:
     client.schedule("n", delay="1h")
     assert run("stats").stderr == ""
     client.pause_all(reason="broken mail")
-    assert run("stats").stderr == "delayq: All workers are paused (broken mail); `delayq resume --all` ends it.\n"
+    assert (
+        run("stats").stderr == "delayq: All workers are paused (broken mail); `delayq resume --all` ends the pause.\n"
+    )
 
 
 def test_counts_of_no_queue_tell_the_next_step(run: Run) -> None:
@@ -186,7 +191,8 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (
             ("clear", "--queue", "orders"),
             2,
-            "Drop 1 waiting job of the queue orders? Nothing was done: confirmation needs a terminal. Add --yes.",
+            "Drop 1 scheduled or ready job of the queue orders? "
+            "Nothing was done: confirmation needs a terminal. Add --yes.",
         ),
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),

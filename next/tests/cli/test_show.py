@@ -66,7 +66,7 @@ def test_an_empty_list_tells_where_it_has_looked(tell: Tell, run: Run) -> None:
     assert tell("list") == (
         0,
         "delayq: The queue default has no matching job in the state scheduled. "
-        "Choose others with --queue and --state.\n",
+        "Choose another queue or state with --queue and --state.\n",
     )
     assert tell("list", "--queue", "orders")[1] == ""
     assert run("list", "--json").stdout == ""

@@ -64,8 +64,8 @@ def test_maintenance_begins_and_ends(run: Run, client: DelayQ) -> None:
     assert run("maintenance", "on").stdout == "maintenance  on\n"
     client.pause_all(reason="broken mail")
     assert run("-q", "workers").stderr == (
-        "delayq: Maintenance is on; `delayq maintenance off` ends it.\n"
-        "delayq: All workers are paused (broken mail); `delayq resume --all` ends it.\n"
+        "delayq: Maintenance is on; `delayq maintenance off` ends the maintenance.\n"
+        "delayq: All workers are paused (broken mail); `delayq resume --all` ends the pause.\n"
     )
     assert answer(run, "maintenance", "off")["maintenance"] is False
     assert run("maintenance", "off").stdout == "maintenance  off\n"

@@ -82,10 +82,10 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     (failed,) = reasons("failed", attempts=5, failure=failure)
     assert failed == Reason(
         "failed",
-        "It failed after 5 attempts: ValueError: no such order.",
+        "The job failed after 5 attempts: ValueError: no such order.",
         "`delayq failed retry order-42 --queue orders` runs it again.",
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
-    assert silent.what == "dq:b:2:y has it, but has not renewed its lease of 30s for 1m30s."
+    assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s."
     (ready,) = reasons("ready")
-    assert ready.what == "It waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
+    assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."

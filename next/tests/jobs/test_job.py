@@ -178,7 +178,7 @@ def test_a_job_is_told_that_it_failed(job: Job, caplog: pytest.LogCaptureFixture
     told.clear()
     with pytest.raises(ValueError, match="broken"):
         job.dispatch_sync(id="job-1")
-    assert ("its `failed` hook raised" in caplog.text) == isinstance(job, FailingTwice)
+    assert ("the `failed` hook of the job raised" in caplog.text) == isinstance(job, FailingTwice)
     if not isinstance(job, FailingTwice):
         assert told == [(int(isinstance(job, Failing)), "ValueError('broken')")]
 

@@ -236,7 +236,9 @@ def test_a_server_whose_directory_was_removed_is_told(project: Path) -> None:
     schedule_one()
     server = server_here()
     kept = server.data_dir.rename(server.data_dir.with_name("removed"))
-    with pytest.raises(BackendUnavailable, match=r"A server answers on .* was removed\. Stop it with `delayq down`"):
+    with pytest.raises(
+        BackendUnavailable, match=r"A server answers on .* was removed\. Stop the server with `delayq down`"
+    ):
         server.find_or_start(patience=0.1)
     assert server.stop() is True
     assert not is_held(kept)

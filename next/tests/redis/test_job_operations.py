@@ -335,7 +335,7 @@ def test_a_user_without_a_right_is_told_where_to_give_it(client: Any, server: re
 
 def test_a_wait_ends_with_the_job_and_brings_its_result(client: Any, worker: Worker) -> None:
     ref = client.schedule("n", id="one", queue="orders")
-    with pytest.raises(TimeoutError, match="The job 'one' is ready after 0s"):
+    with pytest.raises(TimeoutError, match="The job 'one' has not ended after 0s; it is ready"):
         ref.result()
     timer = threading.Timer(0.05, worker.finish, kwargs={"retention_ms": 60_000, "result": b'{"total":3}'})
     timer.start()

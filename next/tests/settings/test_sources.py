@@ -71,7 +71,8 @@ def test_without_a_working_directory_there_is_no_file(folder: Path) -> None:
 
 def test_a_named_file_must_exist(folder: Path) -> None:
     assert str(refusal(config="nope.toml")) == (
-        f"The settings file {folder / 'nope.toml'} does not exist. Correct --config or DELAYQ_CONFIG, or leave it out."
+        f"The settings file {folder / 'nope.toml'} does not exist. "
+        "Correct --config or DELAYQ_CONFIG, or leave out the option and the variable."
     )
 
 
@@ -86,7 +87,7 @@ def test_a_file_of_another_user_is_refused_above_the_working_directory(
     owner = path.stat().st_uid
     assert str(refusal()) == (
         f"The settings file {path} belongs to another user (uid {owner}). "
-        "To use it, name it with --config or DELAYQ_CONFIG."
+        "To use this file, name it with --config or DELAYQ_CONFIG."
     )
     assert load_settings(config=str(path)).redis_server == "/tmp/evil"
 

@@ -12,6 +12,7 @@ from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Un
 from delayq.cli.output import print_json, print_note, print_table
 from delayq.cli.selection import Refusals, Selection
 from delayq.cli.session import session_of
+from delayq.core.display import several
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import Grouping
 from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape
@@ -53,7 +54,7 @@ def list_failed(
         rows = [(job.id, job.name, job.queue, format_instant(job.failed_ms or 0), _errors(job)) for job in jobs]
         print_table(("ID", "NAME", "QUEUE", "FAILED", "ERROR"), rows)
     if is_more:
-        print_note(f"More than {limit:,} jobs match; --limit shows more.")
+        print_note(f"The list has only {several(limit, 'job')}, but more match. Use a higher --limit.")
     if not jobs and not refusals.exit_code and not session.quiet:
         print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
@@ -91,7 +92,7 @@ def groups(
         ]
         print_table(("SIGNATURE", "JOBS", "NAME", "LAST", "ERROR"), rows)
     if is_more:
-        print_note(f"More than {limit:,} failed jobs match; --limit reads more.")
+        print_note(f"The groups count only {several(limit, 'failed job')}, but more match. Use a higher --limit.")
     if not groups and not refusals.exit_code and not session.quiet:
         print_note(failed_changes.NOTHING)
     raise typer.Exit(refusals.exit_code)
@@ -104,7 +105,7 @@ def show(
     queue: OfQueues = None,
     json: Json = False,
 ) -> None:
-    """Show all details of a failed job. Exit code 3: the id is unknown; 4: the job has not failed.
+    """Show all details of a failed job. Exit code 3: the id is unknown. Exit code 4: the job has not failed.
 
     delayq failed show order-42
     """
@@ -119,7 +120,7 @@ failed.command("prune")(failed_changes.prune)
 
 
 def _errors(job: JobInfo) -> str:
-    """Return the last error, and the first one if it differs, because often only the first one shows the cause."""
+    """Return the last error, and the first error if it differs, because often only the first error shows the cause."""
     if job.failure is None:
         return ""
     last, first = _error(job.failure), _error(job.failure.first)

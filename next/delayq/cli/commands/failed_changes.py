@@ -50,12 +50,12 @@ def retry(
     app: App = None,
     json: Json = False,
 ) -> None:
-    """Run failed jobs again, with their full number of attempts. With --json, print one line for each job.
+    """Run failed jobs again, with all their attempts. With --json, print one line for each job.
 
     delayq failed retry --all --rate 10/s
 
-    With --here, one job runs once in this process, without a timeout. After a success, the failed job is dropped. If it
-    fails again, it stays unchanged, and the exit code is 1.
+    With --here, one job runs once in this process, without a timeout. After a success, the failed job is dropped. If
+    the job does not succeed, it stays unchanged, and the exit code is 1.
     """
     chosen = Selection(ids or (), all, queue, name, since, until, signature)
     chosen.check()
@@ -189,7 +189,10 @@ def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, a
 
 
 def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
-    """Ask for confirmation, with the number of jobs by queue. Return False if nothing matches."""
+    """Unless `yes` is set, ask for confirmation and show the number of jobs by queue.
+
+    Return False if no job matches. With `yes`, return True without a count. Raises typer.Abort if the answer is no.
+    """
     if yes:
         return True
     counts = chosen.counts(client)
@@ -217,7 +220,7 @@ def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Itera
 
 
 def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:
-    """Yield batches of ids of one queue, one batch for each call."""
+    """Yield (queue, ids) for each call of `forget`. All ids of one call belong to the same queue."""
     while batch := list(islice(jobs, FORGET_AT_A_TIME)):
         for queue in dict.fromkeys(job.queue for job in batch):
             yield queue, [job.id for job in batch if job.queue == queue]

@@ -1,6 +1,7 @@
 """`failed retry --here` runs one failed job in this process, where a debugger can reach it.
 
-An error of the handler ends the process, so `python -m pdb -m delayq failed retry --here …` stops at its origin.
+An error of the handler ends the process, so `python -m pdb -m delayq failed retry --here …` stops where the error was
+raised.
 """
 
 from typing import Final
@@ -32,8 +33,8 @@ _READ_BY_COMMANDS: Final = (DelayqError, EOFError, BrokenPipeError)
 def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, app: str | None, as_json: bool) -> None:
     """Run the job once, with another payload if one is given.
 
-    After a success, the job is dropped. Otherwise it stays unchanged. Raises the error of the handler, typer.Exit if
-    the job asks to run again or to fail, and Conflict if another program has retried the job in the meantime.
+    After a success, the job is dropped. Otherwise the job stays unchanged. Raises the error of the handler, typer.Exit
+    if the job asks to run again or to fail, and Conflict if another program has retried the job in the meantime.
     """
     of_all = session.with_given()
     name = name_of_application(app, of_all)
@@ -61,12 +62,12 @@ def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if job.envelope is None or job.is_lost:
         raise PayloadLost(
             f"The payload of the job {job.id!r} is lost, so it cannot run.",
-            hint=f"`delayq failed forget {job.id} --queue {job.queue}` drops it.",
+            hint=f"`delayq failed forget {job.id} --queue {job.queue}` drops the job.",
         )
     if job.envelope.is_followed:
         raise InvalidInput(
             f"The job {job.id!r} belongs to a chain or a batch, which a run in this process would not continue.",
-            hint="Leave out --here, so that a worker runs it.",
+            hint="Leave out --here, so that a worker runs the job.",
             field="here",
         )
     check_declared(app, job.name, bytes(job.envelope.data) if payload is None else payload)
@@ -98,7 +99,10 @@ def _end_of(ran: Ran) -> BaseException:
 
 
 def _drop(client: DelayQ, job: JobInfo) -> None:
-    """Drop the finished job. Raises Conflict if another program has retried it, even if it has failed again."""
+    """Drop the job that is done.
+
+    Raises Conflict if another program has retried the job, even if the job has failed again.
+    """
     try:
         latest = client.get(job.id, queue=job.queue)
         answer: Answer = "unknown"
@@ -110,8 +114,8 @@ def _drop(client: DelayQ, job: JobInfo) -> None:
         raise
     if answer == "refused":
         raise Conflict(
-            f"The job {job.id!r} is done here, but another program has retried it, so it was not dropped.",
-            hint=f"It may run again: `delayq show {job.id} --queue {job.queue}`.",
+            f"The job {job.id!r} is done here, but another program has retried it, so the job was not dropped.",
+            hint=f"The job may run again. Check it: `delayq show {job.id} --queue {job.queue}`.",
         )
     if answer == "unknown":
         print_note(f"The job {job.id!r} is done here. Another program has already dropped the failed job.")

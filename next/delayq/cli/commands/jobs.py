@@ -33,8 +33,8 @@ REFUSED: Final[Mapping[str, ExitCode]] = {
 
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {
     "running": "A worker is running the job; --running asks the job to stop.",
-    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` drops it.",
-    "unknown": "The queue {queue} has no job {id}: it has finished, was cancelled, or never existed.",
+    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` drops the job.",
+    "unknown": "The queue {queue} has no job {id}: the job was completed, cancelled or dropped, or never existed.",
 }
 
 
@@ -67,7 +67,7 @@ def schedule(
         typer.Option(
             "--deadline",
             metavar="DURATION|TIME",
-            help="Latest start; after it, the job fails. A duration counts from the due time.",
+            help="Latest start. A job that starts later fails. A duration counts from the due time.",
         ),
     ] = None,
     app: Annotated[
@@ -141,7 +141,7 @@ def cancel(
 
 
 def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Run a waiting job now. In a paused queue, it runs after the queue is resumed.
+    """Run a scheduled job now. In a paused queue, the job runs after the queue is resumed.
 
     delayq run-now order-42 --queue orders
 
@@ -167,7 +167,7 @@ def reschedule(
     queue: Queue = None,
     json: Json = False,
 ) -> None:
-    """Give a waiting job a new due time.
+    """Change the due time of a scheduled or ready job.
 
     delayq reschedule order-42 --in 2h --queue orders
 
@@ -186,7 +186,7 @@ def reschedule(
 
 
 def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reason = "", json: Json = False) -> None:
-    """Give up a waiting job: move it to the failed jobs, where `failed retry` finds it.
+    """Move a scheduled or ready job to the failed jobs, where `failed retry` can start it again.
 
     delayq archive order-42 --queue orders --reason 'the shop is closed'
 

@@ -19,7 +19,7 @@ from delayq.settings.model import Settings
 
 
 def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
-    """Run the embedded server and a worker, until SIGTERM or Ctrl-C. The server keeps running; `delayq down` stops it.
+    """Run the embedded server and a worker, until SIGTERM or Ctrl-C. The server keeps running until `delayq down`.
 
     delayq up --app shop.jobs
     """
@@ -34,10 +34,14 @@ def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
 
 def down(
     context: typer.Context,
-    now: Annotated[bool, typer.Option("--now", help="Stop even if jobs are running; they run again later.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Stop even if jobs are running. These jobs run again later.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Stop the embedded server of this project. Its data is kept, and the next command starts it again.
+    """Stop the embedded server of this project.
+
+    Its data is kept, and the next command that uses Redis starts the server again.
 
     delayq down
 

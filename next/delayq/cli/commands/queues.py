@@ -27,11 +27,11 @@ from delayq.core.views import DayCounts, QueueStats, QueueView
 LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
 MAX_TOLD: Final = 20
-"""Maximum number of running jobs to list when `--wait` was too short."""
+"""Maximum number of jobs to list if workers still have jobs after `--wait`."""
 
-All = Annotated[bool, typer.Option("--all", help="All workers, for all queues.")]
+All = Annotated[bool, typer.Option("--all", help="Instead of one queue, pause or resume all workers.")]
 
-queue = typer.Typer(help="Settings of a queue: set, show, remove.", no_args_is_help=True, **PLAIN)
+queue = typer.Typer(help="One queue: set or show its settings, or remove the queue.", no_args_is_help=True, **PLAIN)
 
 
 def stats(
@@ -49,8 +49,9 @@ def stats(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Count the jobs of each queue by state. Exit code 1: a queue could not be read, or has too many
-    ready jobs.
+    """Count the jobs of each queue by state.
+
+    Exit code 1: a queue could not be read, or has more ready jobs than --busy-above.
 
     delayq stats --queue orders --days 7
     """
@@ -89,19 +90,19 @@ def pause(
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Reason, for the audit log; with --all, `workers` and `why` show it.",
+            help="Reason, for the audit log. With --all, `workers` and `why` show the reason.",
             show_default=False,
         ),
     ] = "",
     wait: Annotated[
         str | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait up to this long until no job is running.", show_default=False
+            "--wait", metavar="DURATION", help="Wait up to this long until workers have no job.", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Pause a queue, or all workers. Running jobs continue. Exit code 1: jobs still run after --wait.
+    """Pause a queue, or all workers. Running jobs continue. Exit code 1: workers still have jobs after --wait.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -130,7 +131,10 @@ def pause(
             print_text(f"{job.id}  runs in queue {job.queue}")
     if running:
         end = f"delayq resume {'--all' if all else name}"
-        print_note(f"Jobs still run after {wait}. The pause stays; `{end}` ends it.")
+        of_queue = "" if all else " of this queue"
+        print_note(
+            f"After {wait}, workers still have jobs{of_queue}. The pause stays in force; `{end}` ends the pause."
+        )
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -163,7 +167,7 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all waiting jobs of a queue. Running, failed and finished jobs stay.
+    """Drop all scheduled and ready jobs of a queue. Reserved, failed and completed jobs stay.
 
     delayq clear --queue orders --yes
     """
@@ -172,7 +176,7 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
     with session.client() as client:
         check_queue_known(client, name)
         (found,) = client.stats(name)
-        confirm(f"Drop {several(found.scheduled + found.ready, 'waiting job')} of the queue {name}", yes=yes)
+        confirm(f"Drop {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes)
         with session.audited("clear", name) as deed:
             dropped = client.clear(name, progress=Progress("dropped").tell)
             deed.outcome = f"{dropped} dropped"
@@ -189,12 +193,15 @@ def set_queue(
     lease: Annotated[
         str,
         typer.Option(
-            "--lease", metavar="DURATION", help="How long a silent worker keeps its jobs.", show_default=False
+            "--lease",
+            metavar="DURATION",
+            help="How long a worker that does not renew the lease keeps its jobs.",
+            show_default=False,
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue: how long a silent worker keeps its jobs.
+    """Set the lease of a queue: how long a worker that does not renew the lease keeps its jobs.
 
     delayq queue set orders --lease 2m
     """
@@ -209,7 +216,7 @@ def set_queue(
 
 @queue.command("show")
 def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Show the settings of a queue, and the number of its jobs.
+    """Show the settings of a queue, and the number of jobs in each state.
 
     delayq queue show orders
     """
@@ -242,7 +249,8 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
 def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
     """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
 
-    Two reads in a row must find no job, because a fetch that had begun before the pause may deliver another job.
+    Two reads in a row must find no job, because a worker may receive another job by a fetch that began before the
+    pause.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")

@@ -12,6 +12,7 @@ from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
+from delayq.core.display import several
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, WhyShape
@@ -68,11 +69,12 @@ def list_jobs(
     else:
         _print_jobs(jobs)
     if is_more:
-        print_note(f"More than {limit:,} jobs match; --limit shows more.")
+        print_note(f"The list has only {several(limit, 'job')}, but more match. Use a higher --limit.")
     if not jobs and not session.quiet:
         where = session.queue_or_default(queue)
         print_note(
-            f"The queue {where} has no matching job in the state {state}. Choose others with --queue and --state."
+            f"The queue {where} has no matching job in the state {state}. "
+            "Choose another queue or state with --queue and --state."
         )
 
 
@@ -101,7 +103,7 @@ def upcoming(
 
 
 def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
-    """Explain why a job has not run, most important reason first, and what to do.
+    """Explain why a job has not run. The most important reason comes first, with the next step.
 
     delayq why order-42 --queue orders
     """
@@ -127,7 +129,7 @@ def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) ->
     if job is None:
         raise JobNotFound(
             f"No job {id!r} is known in the queue {session.queue_or_default(queue)!r}.",
-            hint="The job may have finished: finished jobs are kept only with a retention.",
+            hint="The job may have been completed and deleted. Completed jobs are kept only with a retention.",
         )
     return job
 

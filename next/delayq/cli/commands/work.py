@@ -119,7 +119,11 @@ def work(
     json: JsonLines = False,
     name: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Name in `delayq workers`, instead of the host name.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Name of this worker in `delayq workers`, instead of the host name.",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C. Running jobs then get a grace period to finish (--grace).

@@ -86,11 +86,10 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
 
 
 def note_switches(control: Control) -> None:
-    """Print the switches that stop all workers from starting jobs."""
+    """Print a note for the maintenance and for the pause of all workers, if they are on."""
     if control.maintenance_until_ms is not None:
-        print_note(
-            f"Maintenance is on{f' ({control.reason})' if control.reason else ''}; `delayq maintenance off` ends it."
-        )
+        why = f" ({control.reason})" if control.reason else ""
+        print_note(f"Maintenance is on{why}; `delayq maintenance off` ends the maintenance.")
     if control.paused_until_ms is not None:
         why = f" ({control.paused_reason})" if control.paused_reason else ""
-        print_note(f"All workers are paused{why}; `delayq resume --all` ends it.")
+        print_note(f"All workers are paused{why}; `delayq resume --all` ends the pause.")

@@ -54,8 +54,8 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
-    `outcome` is `done` after `failed retry --here`. `unknown` means that the queue has no such job (exit code 3), or
-    that the reply of Redis was lost (exit code 7).
+    After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
+    code 3), or that the reply of Redis was lost (exit code 7).
     """
 
     id: str

@@ -17,7 +17,10 @@ from delayq.core.views import JobInfo
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """One job of `delayq list`. Without a readable envelope, `name` is '' and the members from it are null or empty."""
+    """One job of `delayq list`.
+
+    If the envelope cannot be read, `name` is '', and the other members from the envelope are null or empty.
+    """
 
     id: str
     name: str
@@ -65,7 +68,7 @@ class JobShape:
 
 @dataclass(frozen=True, slots=True)
 class FailedJobShape(JobShape):
-    """One job of `delayq failed list`: a job and its last error, which has earlier errors in `history`."""
+    """One job of `delayq failed list`. `error` is the last error, which has earlier errors in `history`."""
 
     error: dict[str, Any] | None
 
@@ -165,7 +168,7 @@ class FailedGroupShape:
 
 @dataclass(frozen=True, slots=True)
 class ReasonShape:
-    """One reason of `delayq why`: a fixed code, a sentence, and the next step, or '' to wait."""
+    """One reason of `delayq why`: a fixed code, a sentence, and the next step, or '' if there is only waiting."""
 
     code: str
     what: str

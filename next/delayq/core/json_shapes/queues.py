@@ -12,7 +12,7 @@ from delayq.core.views import DayCounts, QueueStats, QueueView, Upcoming
 
 @dataclass(frozen=True, slots=True)
 class QueueStatsShape:
-    """One queue of `delayq stats`: the number of its jobs in each state, and how late the oldest due job is."""
+    """One queue of `delayq stats`: the number of jobs in each state, and the wait of the oldest due job."""
 
     queue: str
     scheduled: int
@@ -49,7 +49,7 @@ class UnreadableQueueShape(QueueStatsShape):
 class QueueHistoryShape(QueueStatsShape):
     """One queue of `delayq stats --days N`.
 
-    Each of the `days` has its date as `day`, and the number of events of each kind on this day.
+    Each row of `days` has the date as `day`, and the number of events of each kind on this day.
     """
 
     days: list[dict[str, str | int]]
@@ -94,20 +94,23 @@ class PauseShape:
         return PauseShape(queue, until_ms is not None, until_ms, end_text(until_ms))
 
     def with_running(self, running: list[JobIdShape]) -> "PauseWaitShape":
-        """Return the shape with the jobs that still run."""
+        """Return the shape with the jobs that workers still have after the wait."""
         return PauseWaitShape(**members_of(self), running=running)
 
 
 @dataclass(frozen=True, slots=True)
 class PauseWaitShape(PauseShape):
-    """Answer of `delayq pause QUEUE --wait`. `running` lists jobs that still run after the wait, at most 20."""
+    """Answer of `delayq pause QUEUE --wait`. `running` lists up to 20 jobs that workers still have after the wait."""
 
     running: list[JobIdShape]
 
 
 @dataclass(frozen=True, slots=True)
 class UpcomingShape:
-    """Answer of `delayq upcoming`: `counts[n]` jobs become due in the n-th span after `now_ms`, the others `later`."""
+    """Answer of `delayq upcoming`.
+
+    `counts[n]` jobs become due in span n after `now_ms`, and `later` jobs after the last span.
+    """
 
     queue: str
     now_ms: int
@@ -133,7 +136,9 @@ class UpcomingShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueShape:
-    """Answer of `delayq queue show` and `delayq queue set`. `holds` counts its jobs and other records.
+    """Answer of `delayq queue show` and `delayq queue set`.
+
+    `holds` has the number of jobs in each state, and of other records.
 
     `paused_until_ms` is null if the queue is not paused, and 0 if the pause has no end.
     """

@@ -14,7 +14,8 @@ from delayq.core.views import Control, WorkerInfo
 class ControlShape:
     """Answer of `delayq pause --all`, `resume --all`, `restart` and `maintenance`.
 
-    `paused_until_ms` and `maintenance_until_ms` are null if the switch is off, and 0 if it has no end.
+    `paused_until_ms` and `maintenance_until_ms` are null if the switch is off, and 0 if the switch has no end. `reason`
+    is the reason of the maintenance, and `paused_reason` the reason of the pause.
     """
 
     paused: bool
@@ -49,23 +50,23 @@ class ControlShape:
         )
 
     def with_running(self, running: list[JobIdShape]) -> "ControlWaitShape":
-        """Return the shape with the jobs that still run."""
+        """Return the shape with the jobs that workers still have after the wait."""
         return ControlWaitShape(**members_of(self), running=running)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlWaitShape(ControlShape):
-    """Answer of `delayq pause --all --wait`. `running` lists jobs that still run after the wait, at most 20."""
+    """Answer of `delayq pause --all --wait`. `running` lists up to 20 jobs that workers still have after the wait."""
 
     running: list[JobIdShape]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerShape:
-    """One child process of `delayq workers`.
+    """One child process of a worker, as `delayq workers` prints it.
 
-    `supervisor` is the process id of its parent. `done` counts finished jobs, `held` fetched jobs and `runs` running
-    jobs; `running` has the ids of up to ten of them.
+    `supervisor`: the process id of the parent. `done`: jobs finished since the child started. `held`: jobs that the
+    child has now. `runs`: how many of these are running. `running`: the ids of up to ten running jobs.
     """
 
     name: str
@@ -82,7 +83,7 @@ class WorkerShape:
 
     @classmethod
     def of(cls, worker: WorkerInfo) -> "WorkerShape | dict[str, Any]":
-        """Return the shape of a child, or all its members in a dict if a worker of another release has others."""
+        """Return the shape of a child, or a dict of its members if another release announces other members."""
         members = {"name": worker.name, "queues": worker.queues, **worker.about}
         try:
             shape = msgspec.convert(members, cls)

@@ -16,10 +16,10 @@ Word = str | bytes | int
 Parse = Callable[[Any], T]
 
 MAX_ROWS: Final = 250
-"""Jobs in one call. More jobs would block the server too long for other clients."""
+"""Maximum number of jobs in one call. A call with more jobs would block the server too long for other clients."""
 
 MAX_BYTES: Final = 1_000_000
-"""Bytes of payloads in one call. A single job may be larger."""
+"""Maximum size of all payloads in one call, in bytes. A single job may be larger."""
 
 _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 

@@ -25,7 +25,7 @@ MAX_HAND_BACK: Final = 100
 """One call of `hand_back` handles at most this many rows."""
 
 PENDING_PAGE: Final = 500
-"""Deliveries in one page of `read_pending`. A shorter page is the last one."""
+"""Number of deliveries in one page of `read_pending`. A page with fewer deliveries is the last page."""
 
 FIRST_PENDING: Final = "0"
 """The value of `after` for the first page of `read_pending`."""
@@ -38,7 +38,7 @@ STOPPED: Final = 2
 
 
 def vanished(max_recoveries: int) -> bytes:
-    """Return the failure of a job whose workers vanished too often: JSON without its closing brace."""
+    """Return the failure of a job whose workers vanished too many times: JSON without the closing brace."""
     message = f"The worker vanished {max_recoveries + 1} times while it ran this job."
     return failures.encode_open(Failure("WorkerVanished", message))
 
@@ -59,7 +59,7 @@ def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit:
 
 
 def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle finished jobs. The call returns a SettleAnswer for each."""
+    """Settle finished jobs. The call returns a SettleAnswer for each job."""
     return queue_call(
         "ack",
         keys,
@@ -72,7 +72,7 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
 
 
 def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that ended because a cancel asked them to stop. The call returns a SettleAnswer for each."""
+    """Settle jobs that ended because a stop request asked them to. The call returns a SettleAnswer for each job."""
     return queue_call(
         "ack",
         keys,
@@ -85,7 +85,7 @@ def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: s
 
 
 def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that run again later. The call returns a SettleAnswer for each."""
+    """Settle jobs that run again later. The call returns a SettleAnswer for each job."""
     return queue_call(
         "release",
         keys,
@@ -99,7 +99,7 @@ def release(keys: Keys, queue: str, again: Sequence[Released], *, now_ms: str = 
 
 
 def fail(keys: Keys, queue: str, failed: Sequence[Failed], *, now_ms: str = "") -> Call[list[int]]:
-    """Settle jobs that have failed. The call returns a SettleAnswer for each."""
+    """Settle jobs that have failed. The call returns a SettleAnswer for each job."""
     return queue_call(
         "fail",
         keys,
@@ -137,7 +137,10 @@ def renew(keys: Keys, queue: str, consumer: str, held: Sequence[DeliveryRef]) ->
 def reclaim(
     keys: Keys, queue: str, *, max_recoveries: int, limit: int = RECLAIM_LIMIT, now_ms: str = ""
 ) -> Call[Reclaimed]:
-    """Redeliver the jobs whose lease has expired. The call is not repeatable: a second reply would count other jobs."""
+    """Redeliver the jobs whose lease has expired.
+
+    The call is not repeatable, because a second reply would count other jobs.
+    """
     return queue_call(
         "reclaim",
         keys,
@@ -154,7 +157,7 @@ def reclaim(
 
 
 FAILED: Final = 2
-"""The answer of `recover` for a job that failed, because its workers vanished too often."""
+"""The answer of `recover` for a job that failed, because its workers vanished too many times."""
 
 
 def recover(
@@ -190,8 +193,8 @@ def progress(
 def read_new(keys: Keys, queue: str, consumer: str, limit: int) -> Call[list[Delivery]]:
     """Read up to `limit` undelivered jobs.
 
-    The call is not repeatable, because a second call would deliver other jobs. If the reply is lost, its jobs stay in
-    the pending list of the consumer, where `read_pending` finds them.
+    The call is not repeatable, because a second call would deliver other jobs. If the reply is lost, the delivered jobs
+    stay in the pending list of the consumer, where `read_pending` finds them.
     """
     tail = ("STREAMS", keys.of_queue(queue, "stream"), ">")
     return _read_group([queue], consumer, limit, tail, repeatable=False)
@@ -205,7 +208,10 @@ def wait_new(keys: Keys, queues: Sequence[str], consumer: str, timeout_ms: int) 
 
 
 def read_pending(keys: Keys, queue: str, consumer: str, *, after: str = FIRST_PENDING) -> Call[list[Delivery]]:
-    """Read a page of the jobs that were delivered to a consumer and are not settled, from behind the entry `after`."""
+    """Read a page of the jobs that were delivered to a consumer and are not settled.
+
+    The page starts after the entry `after`.
+    """
     tail = ("STREAMS", keys.of_queue(queue, "stream"), after)
     return _read_group([queue], consumer, PENDING_PAGE, tail, repeatable=True)
 

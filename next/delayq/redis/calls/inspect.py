@@ -27,7 +27,7 @@ _IN_SETS: Final = ("scheduled", "failed", "completed")
 
 
 def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
-    """Read all facts about one job. The call returns None if its id is unknown."""
+    """Read all facts about one job. The call returns None if the id is unknown."""
     return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), reads_only=True, id=job_id)
 
 
@@ -73,7 +73,7 @@ def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
 
 
 def count_due(keys: Keys, queue: str, bounds_ms: Sequence[int]) -> list[Call[int]]:
-    """Count the scheduled jobs that are due before the first bound, between two bounds each, and from the last on."""
+    """Count the scheduled jobs by due time: before the first bound, between bounds, and from the last bound on."""
     scheduled = keys.of_queue(queue, "scheduled")
     edges = ["-inf", *[str(bound) for bound in bounds_ms], "+inf"]
     return [
@@ -156,7 +156,7 @@ def _envelope(raw: bytes) -> envelopes.Envelope | None:
 
 
 def _json(raw: bytes) -> Any:
-    """Decode a JSON value that a worker has written. Other text is returned as it is; None for b''."""
+    """Decode a JSON value that a worker has written. Return text that is not JSON as it is, and None for b''."""
     if not raw:
         return None
     try:

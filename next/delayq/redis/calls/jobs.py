@@ -12,7 +12,8 @@ from delayq.redis.calls.call import Call, queue_call
 from delayq.redis.keys import Keys
 
 ONCE_MS: Final = 60_000
-"""How long the server keeps the reply to a call with a token, in ms. A resent call gets this reply again."""
+"""How long the server keeps the reply to a call with a token, in ms. If the call is sent again, it gets this reply
+again."""
 
 SHARDS: Final = 1
 
@@ -20,7 +21,8 @@ SHARDS: Final = 1
 class Placed(msgspec.Struct, frozen=True, gc=False):
     """The answer for one new job, and the resulting state and due time.
 
-    `id` is the id of the new job, or of the other job that owns its unique key. State and due time belong to this id.
+    `id` is the id of the new job, or of another job that owns the unique key of the new job. State and due time are
+    those of the job with this id.
     """
 
     answer: Answer
@@ -30,7 +32,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
-    """The answer to `reschedule` or `run_now`, and the new due time, or None if nothing changed."""
+    """The answer to `reschedule` or `run_now`. `due_ms` is the new due time, or None if nothing changed."""
 
     answer: Answer
     due_ms: int | None = None
@@ -56,7 +58,9 @@ def schedule(
     once_ms: int = ONCE_MS,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Store new jobs of one queue, which must already be on the list of queues. The call returns an answer for each.
+    """Store new jobs of one queue, which must already be on the list of queues.
+
+    The call returns an answer for each job.
 
     `token` identifies this call: the server keeps the first reply for `once_ms`, and returns it again if the call is
     resent. Pass a token if a job may have ended before the call is resent, because the second call would create the job
@@ -92,7 +96,8 @@ def replace(
 ) -> Call[list[Placed]]:
     """Schedule jobs even if their ids are taken.
 
-    With "replaced", an existing job gets the new envelope and due time; with "postponed", only the new due time.
+    If `word` is "replaced", an existing job gets the new envelope and due time. If `word` is "postponed", it gets only
+    the new due time.
     """
     return queue_call(
         "replace",
@@ -144,14 +149,14 @@ def cancel(
 
 
 def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = "") -> Call[Moved]:
-    """Give a waiting job a new due time."""
+    """Change the due time of a scheduled or ready job."""
     return queue_call(
         "reschedule", keys, queue, _read_moved, now=now_ms, queue=queue, wake=keys.wake, id=job_id, when=when
     )
 
 
 def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str = "") -> Call[Moved]:
-    """Make a scheduled job ready now. The call is not repeatable: the second reply may be `running`."""
+    """Make a scheduled job ready now. The call is not repeatable, because the second reply may be `running`."""
     return queue_call(
         "run_now",
         keys,
@@ -169,7 +174,10 @@ def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str
 def retry(
     keys: Keys, queue: str, job_id: str, *, fingerprint: str, envelope: bytes, digest: str, now_ms: str = ""
 ) -> Call[RetryAnswer]:
-    """Schedule a failed job again, with no attempts used. The call is not repeatable: a second reply is `refused`."""
+    """Schedule a failed job again, with no attempts used.
+
+    The call is not repeatable, because the second reply is `refused`.
+    """
     return queue_call(
         "retry",
         keys,
@@ -187,7 +195,7 @@ def retry(
 
 
 def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]:
-    """Delete failed or completed jobs. The call is not repeatable: the second reply would be `unknown`."""
+    """Delete failed or completed jobs. The call is not repeatable, because the second reply would be `unknown`."""
     return queue_call(
         "forget",
         keys,

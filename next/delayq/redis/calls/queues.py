@@ -37,19 +37,22 @@ class Holds(msgspec.Struct, frozen=True, gc=False):
 
 
 def list_queue(keys: Keys, queue: str) -> Call[bool]:
-    """Add a queue to the list of all queues, where movers and janitors find it. The call returns True if it is new."""
+    """Add a queue to the list of all queues, where movers and janitors find it.
+
+    The call returns True if the queue is new.
+    """
     return command("SADD", keys.queues, queue, parse=bool)
 
 
 def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
-    """Remove a queue from the list of all queues. The call returns True if it was on the list."""
+    """Remove a queue from the list of all queues. The call returns True if the queue was on the list."""
     return command("SREM", keys.queues, queue, parse=bool)
 
 
 def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
     """Pause a queue for `for_ms`, or for UNTIL_ENDED, or resume it with END.
 
-    The call returns the end of the pause in epoch ms; 0 = until it is resumed, -1 = not paused.
+    The call returns the end of the pause in epoch ms; 0 = until the queue is resumed, -1 = not paused.
     """
     return queue_call(
         "pause",
@@ -65,7 +68,7 @@ def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "
 
 
 def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "", now_ms: str = "") -> Call[Control]:
-    """Read the switches for all workers. With `what`, set this switch first."""
+    """Read the switches for all workers. If `what` names a switch, set this switch first."""
     return script_call(
         load("control"),
         (keys.control,),
@@ -80,7 +83,9 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
 
 
 def clear(keys: Keys, queue: str, *, limit: int = 500) -> Call[int]:
-    """Delete up to `limit` waiting jobs. The call returns their number; call it until this is 0.
+    """Delete up to `limit` scheduled and ready jobs.
+
+    The call returns the number of deleted jobs. Repeat the call until this number is 0.
 
     The call is not repeatable, because the second reply would count other jobs.
     """

@@ -37,7 +37,7 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_damaged(self) -> bool:
-        """True if the counts do not match, or if a row of `unique` was lost. No script can cause this."""
+        """True if the counts do not match, or if a row of `unique` was lost. No script can cause such damage."""
         placed = self.scheduled + self.entries + self.failed + self.completed
         return self.in_stream != self.entries or placed != self.jobs or self.locks > self.unique
 
@@ -56,8 +56,8 @@ class OutsideAck(msgspec.Struct, frozen=True, gc=False):
 class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
     """One page of delivered entries that are not pending any more.
 
-    `after` is an argument for the next page; it is '' on the last page. All later pages of the pass need the `marks` of
-    the first page.
+    `after` is an argument for the next page; '' = this was the last page. All later pages of the pass need the `marks`
+    of the first page.
     """
 
     after: str
@@ -74,7 +74,10 @@ class Pruned(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowUp(msgspec.Struct, frozen=True, gc=False):
-    """A job-end record from the outbox. `ended` is done, failed or cancelled. `failure` is JSON, or b'' without one."""
+    """A job-end record from the outbox.
+
+    `ended` is "done", "failed" or "cancelled". `failure` is JSON, or b'' if the job did not fail.
+    """
 
     entry: str
     ended: str
@@ -83,7 +86,7 @@ class FollowUp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outbox(msgspec.Struct, frozen=True, gc=False):
-    """One page of the outbox. `is_held`: another relay has reserved the outbox, so `rows` is empty."""
+    """One page of the outbox. `is_held`: True if another relay has reserved the outbox; `rows` is then empty."""
 
     is_held: bool
     is_more: bool
@@ -113,7 +116,7 @@ def outside_acks(
 
 
 def mend(keys: Keys, queue: str, job_ids: Sequence[bytes], *, now_ms: str = "") -> Call[list[str]]:
-    """Repair jobs, so that each is in exactly one state and has a payload. The call returns a word for each id.
+    """Repair jobs, so that each job is in exactly one state and has an envelope. The call returns a word for each id.
 
     The list may be shorter than `job_ids`. Then call again with the remaining ids. mend.lua explains the words.
     """
@@ -122,7 +125,7 @@ def mend(keys: Keys, queue: str, job_ids: Sequence[bytes], *, now_ms: str = "") 
 
 
 def bury(keys: Keys, queue: str, garbage: Sequence[tuple[str, bytes]], *, now_ms: str = "") -> Call[list[str]]:
-    """Move stream entries that are not jobs to the failed jobs. The call returns a word for each.
+    """Move stream entries that are not jobs to the failed jobs. The call returns a word for each entry.
 
     `garbage` contains the id and the failure of each entry. The list may be shorter than `garbage`. Then call again
     with the remaining rows. bury.lua explains the words.
@@ -166,7 +169,7 @@ def read_outbox(
 
 
 def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:
-    """Remove relayed records from the outbox. The call returns their number."""
+    """Remove relayed records from the outbox. The call returns the number of removed records."""
     return queue_call("outbox_ack", keys, queue, int, rows=[(entry,) for entry in entries])
 
 

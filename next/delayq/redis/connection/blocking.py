@@ -16,8 +16,8 @@ from delayq.redis.connection.url import Address
 class BlockingLeaf:
     """A pool of connections for threads. A request takes an idle connection, or opens a new one.
 
-    `wake_fd`: a file descriptor that becomes readable when a signal arrives. It interrupts a blocking read, which then
-    raises WokenUp.
+    `wake_fd`: a file descriptor that becomes readable when a signal arrives. A signal interrupts a blocking read, which
+    then raises WokenUp.
     """
 
     def __init__(self, address: Address, *, try_timeout: float = TRY_TIMEOUT, wake_fd: int | None = None) -> None:
@@ -111,7 +111,7 @@ class BlockingLeaf:
 
 
 def _is_readable(connection: AbstractConnection) -> bool:
-    """Return True if an idle connection has something to read. This means that the server has closed it."""
+    """Return True if an idle connection has something to read, which means that the server has closed it."""
     watched: Any = connection._sock
     poll = select.poll()
     poll.register(watched, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Errors of Redis: decides which calls are sent again, and which delayq error is raised for the others."""
+"""Errors of Redis: decides when a call is sent again, and which delayq error is raised otherwise."""
 
 import builtins
 import errno
@@ -34,13 +34,14 @@ NOT_READY: Final = {
     "TRYAGAIN": "it is moving these keys to another node",
     "CLUSTERDOWN": "a part of its cluster is missing",
 }
-"""Error codes, with a text for people. A call with such a reply had no effect, and a retry may succeed soon."""
+"""Error codes, with a text for people. A call whose reply has one of these codes had no effect, and a retry may succeed
+soon."""
 
 _HINTS: Final = {
-    "NOPERM": "Allow it in the ACL of this user; `delayq scripts export DIR` shows the commands of the scripts.",
-    "NOGROUP": "The server lost the queue, or someone removed it; the janitor recreates it within seconds.",
+    "NOPERM": "Allow it in the ACL of this user. `delayq scripts export DIR` shows the commands of the scripts.",
+    "NOGROUP": "The server lost the queue, or someone removed it. The janitor creates the queue again within seconds.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
-    "WRONGTYPE": "Another program overwrote a key of this queue; run `TYPE` on its keys to find it.",
+    "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
     "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
 }
 
@@ -57,7 +58,7 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 """Errors of redis-py whose text lacks the error code, and these codes."""
 
 _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
-"""The position in the script at which the error occurred. It does not help the caller."""
+"""The position in the script at which the error occurred. The position does not help the caller, so it is removed."""
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
@@ -66,7 +67,8 @@ CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError
 """Errors that redis-py and sockets raise without a connection, or without a reply in time."""
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
-"""Errors that redis-py raises for an error reply. The last two derive from ConnectionError of redis-py."""
+"""Errors that redis-py raises for an error reply. The last two of these errors derive from ConnectionError of
+redis-py."""
 
 
 def error_reply(error: Exception) -> ResponseError:

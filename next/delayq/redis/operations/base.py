@@ -25,7 +25,7 @@ class OperationsBase(Generic[RefT]):
         self._make_ref = make_ref
 
     async def close(self) -> None:
-        """Close the connections of this client. If the client is used again, it opens new ones."""
+        """Close the connections of this client. If the client is used again, it opens new connections."""
         await self._session.executor.close()
 
     def _queue(self, queue: str | None) -> str:
@@ -33,7 +33,10 @@ class OperationsBase(Generic[RefT]):
         return self._session.options.queue if queue is None else check_queue(queue)
 
     async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
-        """Send a change. Return its answer, converted by `read`. NotConfirmed has the same value in `done`."""
+        """Send a change, and return its answer, converted by `read`.
+
+        If NotConfirmed is raised, its `done` has the converted answer.
+        """
         try:
             answer = await self._session.write(call, queue)
         except NotConfirmed as error:

@@ -15,11 +15,12 @@ from delayq.redis.operations.base import RefT, Told
 from delayq.redis.operations.jobs import JobOperations
 
 AT_A_TIME: Final = 50
-"""Number of failures to read in one call. A failure can have 20 kB, and the same again for each earlier attempt."""
+"""Maximum number of jobs whose failures are read in one call. A failure can have 20 kB, and each of its up to nine
+earlier failures can have 20 kB too."""
 
 
 class FailedOperations(JobOperations[RefT]):
-    """Operations on many failed jobs of a queue. They use the operations on single jobs."""
+    """Operations on many failed jobs of a queue, which use the operations on single jobs."""
 
     async def iter_failed(
         self,
@@ -81,11 +82,11 @@ class FailedOperations(JobOperations[RefT]):
         until: Moment | None = None,
         signature: str | None = None,
     ) -> AsyncIterator[Retried]:
-        """Retry failed jobs, with their attempts counted from 0 again. Each step of the iteration retries one job.
+        """Retry failed jobs. Each step of the iteration retries one job, whose attempts are counted from 0 again.
 
         `queue`, `name`, `since`, `until` and `signature` select the jobs as in `iter_failed`. `rate` ('10/s', '600/m',
-        '5000/h') limits how many jobs are retried in that time, at even intervals; None = no limit. A late retry does
-        not make later ones faster.
+        '5000/h') limits the number of jobs that are retried in that time, at even intervals; None = no limit. After a
+        late retry, the next retries are not faster.
 
         Yields a Retried with the id of each job. If a job cannot be retried, its `error` has the reason, and the
         iteration continues with the next job. Raises InvalidInput.
@@ -106,8 +107,8 @@ class FailedOperations(JobOperations[RefT]):
     async def prune_failed(self, queue: str | None = None, *, older: Duration, progress: Told | None = None) -> int:
         """Delete the jobs of a queue that failed more than `older` ago ('30d'; '0s' = all). Return their number.
 
-        `queue`: None = the default queue. `progress`: called from time to time with the number so far. Raises
-        InvalidInput.
+        `queue`: None = the default queue. `progress`: called from time to time with the number of jobs deleted so far.
+        Raises InvalidInput.
         """
         keep_ms = duration_ms(older, field="older")
         forgotten = 0

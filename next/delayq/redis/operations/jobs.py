@@ -1,7 +1,7 @@
 """Operations on existing jobs: read, wait, list, reschedule, cancel, retry, forget.
 
-An id is unique only within its queue. If a call names no queue, it uses the default queue. If that queue does not have
-the job but another queue does, the call changes nothing and raises FoundElsewhere.
+An id is unique only within its queue. A call that names no queue uses the default queue. If the default queue does not
+have the job but another queue has it, the call changes nothing and raises FoundElsewhere.
 """
 
 import re
@@ -41,7 +41,7 @@ from delayq.redis.calls.jobs import Moved, RetryAnswer
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
 
 RETRY_ROUNDS: Final = 10
-"""How often `retry` reads a job again that others change at the same time."""
+"""Maximum number of times that `retry` reads a job while other programs keep changing it."""
 
 _CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
 _CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
@@ -61,20 +61,22 @@ class JobOperations(OperationsBase[RefT]):
         `queue`: None = the default queue. `running`: if a worker has the job, ask the job to stop. Returns one of
 
             cancelled    the job will never run
-            running      a worker has the job, so it is not cancelled; with `running`, it was asked to stop
+            running      a worker has the job, so the job is not cancelled; with `running`, the job was asked to stop
             finished     the job is completed and kept
             failed       the job has failed for good and is kept
-            unknown      the queue does not have the job: it was completed or cancelled before, or never existed
+            unknown      the queue does not have the job: it was completed, cancelled or deleted, it is in another
+                         queue, or it never existed
 
         Raises FoundElsewhere if no queue was named and another queue has the job. Raises InvalidInput.
         """
         return await self._take_out(id, queue, running=running)
 
     async def archive(self, id: str, *, queue: str | None = None, reason: str = "") -> Answer:
-        """Move a job to the failed jobs, unless a worker has already received it. It can be retried there.
+        """Move a job to the failed jobs, unless a worker has already received it.
 
-        `queue`: None = the default queue. `reason`: text that is kept as its failure. Returns `archived`, or one of the
-        other answers of `cancel` (`running`, `finished`, `failed`, `unknown`). Raises the errors of `cancel`.
+        `retry` can start the job again later. `queue`: None = the default queue. `reason`: the message of the failure
+        that is stored for the job. Returns `archived`, or one of the other answers of `cancel` (`running`, `finished`,
+        `failed`, `unknown`). Raises the errors of `cancel`.
         """
         failure = failures.encode_open(failures.note("Archived", reason or "Archived by hand."))
         return await self._take_out(id, queue, failure=failure)
@@ -89,11 +91,11 @@ class JobOperations(OperationsBase[RefT]):
         tz: str | None = None,
         fold: int | None = None,
     ) -> RefT:
-        """Give a job that no worker has received a new due time. Return a reference to it.
+        """Change the due time of a job, unless a worker has already received the job. Return a reference to the job.
 
         `delay`: time from now ('15m', a timedelta). `at`: point in time (RFC 3339 text, or a datetime); `tz` and `fold`
-        belong to a local time, as in `schedule`. Without both, the job is due now. `queue`: None = the default queue.
-        The outcome of the reference is `rescheduled`.
+        belong to a local time, as in `schedule`. If neither is given, the job is due now. `queue`: None = the default
+        queue. The outcome of the reference is `rescheduled`.
 
         Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
         """
@@ -102,10 +104,11 @@ class JobOperations(OperationsBase[RefT]):
         return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
 
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
-        """Make a job ready that waits for its due time, so that it runs as soon as a worker is free.
+        """Make a scheduled job ready before its due time, so that the job runs as soon as a worker is free.
 
         `queue`: None = the default queue. The outcome of the returned reference is `ready`. If the queue is paused or
-        has too many ready jobs, the outcome is `scheduled`: the job is due now and becomes ready later.
+        has reached its limit of ready and reserved jobs, the outcome is `scheduled`: the job is due now, and becomes
+        ready later.
 
         Raises the errors of `reschedule`. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
@@ -114,14 +117,14 @@ class JobOperations(OperationsBase[RefT]):
         return await self._move(call, id, queue)
 
     async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
-        """Retry a failed job now, with its attempts counted from 0 again. Return a reference to it.
+        """Retry a failed job now. Its attempts are counted from 0 again. Return a reference to the job.
 
         `queue`: None = the default queue. `data`: a new payload; None = keep the payload. The outcome of the reference
         is `scheduled`.
 
         Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises Conflict if another job
-        owns its unique key, or if other programs change the job again and again. If the reply is lost, the call is not
-        repeated, and OutcomeUnknown is raised.
+        owns the unique key of this job, or if other programs change this job again and again. If the reply is lost, the
+        call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         payload = None if data is None else envelopes.encode_data(data, self._session.options.max_payload)
@@ -132,7 +135,8 @@ class JobOperations(OperationsBase[RefT]):
             if info.state != "failed":
                 raise JobNotFailed(
                     f"The job {id!r} is {info.state}; only a failed job can be retried.",
-                    hint="To run a waiting job at once, use `run_now`; to run a finished one again, schedule it.",
+                    hint="To run a scheduled job at once, use `run_now`. "
+                    "To run a completed job again, schedule it with a new id.",
                 )
             with suppress(_Changed):
                 return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
@@ -147,8 +151,8 @@ class JobOperations(OperationsBase[RefT]):
             refused      nothing changed, because the job is scheduled, ready or reserved
             unknown      the queue does not have the job
 
-        Raises FoundElsewhere if no queue was named, one id was given, and another queue has it. Raises InvalidInput. If
-        the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
+        Raises FoundElsewhere if no queue was named, one id was given, and another queue has a job with this id. Raises
+        InvalidInput. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         job_ids = check_ids(ids)
@@ -176,15 +180,18 @@ class JobOperations(OperationsBase[RefT]):
         return info
 
     async def look_elsewhere(self, id: str, *, queue: str) -> None:
-        """Raise FoundElsewhere if another queue has the job. `queue`: the queue that does not have it."""
+        """Raise FoundElsewhere if another queue has the job. `queue`: the queue that does not have the job."""
         await self._session.raise_if_elsewhere(check_id(id), queue=queue)
 
     async def wait(self, id: str, *, queue: str | None = None, timeout: Duration) -> JobInfo | None:
-        """Wait until a job has ended. Return it as completed or failed, or None if it is not kept.
+        """Wait until a job has ended.
+
+        Return the job, whose state is then completed or failed. Return None if the queue does not have the job: it was
+        completed and not kept, was cancelled, or never existed.
 
         `queue`: None = the default queue. `timeout`: longest wait ('30s', a timedelta). The job is read every 20 ms at
-        first, and then less often, down to once a second. Raises TimeoutError if it has not ended after `timeout`, and
-        the errors of `get`.
+        first, and then less often, down to once a second. Raises TimeoutError if the job has not ended after `timeout`.
+        Raises the errors of `get`.
         """
         left = duration_ms(timeout, field="timeout") / 1000
         pause = 0.02
@@ -193,19 +200,23 @@ class JobOperations(OperationsBase[RefT]):
             if info is None or info.state in ("completed", "failed"):
                 return info
             if left <= 0:
-                raise TimeoutError(f"The job {id!r} is {info.state} after {timeout}.")
+                raise TimeoutError(f"The job {id!r} has not ended after {timeout}; it is {info.state}.")
             await self._session.executor.sleep(min(pause, left))
             left -= pause
             pause = min(pause * 1.3, 1.0)
 
     async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
-        """Read one page of the jobs in a state, in the order of that state.
+        """Read one page of the jobs in a state.
+
+        The order is: scheduled jobs by due time, failed jobs by time of failure, completed jobs by the time at which
+        they are forgotten, ready and reserved jobs by stream entry.
 
         `state`: 'scheduled', 'ready', 'reserved', 'failed' or 'completed'. `queue`: None = the default queue. `cursor`:
         the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also has
         at most 1 MB of payload.
 
-        The cursor of the last page is ''. A page with another cursor may be short or even empty. Raises InvalidInput.
+        The cursor of the last page is ''. A page that is not the last one may have fewer than `limit` jobs, or none.
+        Raises InvalidInput.
         """
         check_word("state", state, get_args(JobState))
         check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
@@ -215,7 +226,7 @@ class JobOperations(OperationsBase[RefT]):
         )
 
     async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
-        """Iterate over all jobs in a state. Arguments, order and errors are the same as in `list_jobs`."""
+        """Iterate over all jobs in a state. `state`, `queue`, the order and the errors are as in `list_jobs`."""
         cursor = ""
         while True:
             page = await self.list_jobs(state, queue=queue, cursor=cursor)
@@ -267,12 +278,13 @@ class JobOperations(OperationsBase[RefT]):
             return self._make_ref(info.id, info.queue, "scheduled", answer.due_ms, "scheduled", info.name)
         if answer.answer == "conflict":
             raise Conflict(
-                f"The job {answer.owner!r} owns the unique key of {info.id!r}.", hint="Wait until it has ended."
+                f"The job {answer.owner!r} owns the unique key of {info.id!r}.",
+                hint=f"Wait until the job {answer.owner!r} has ended.",
             )
         raise _Changed
 
     async def _check_moved(self, answer: Answer, job_id: str, queue: str, *, is_named: bool) -> None:
-        """Raise the error for an answer, unless the job was moved."""
+        """Raise the error that corresponds to an answer, unless the answer means that the job was moved."""
         if answer in ("rescheduled", "ready", "scheduled"):
             return
         if answer == "unknown":
@@ -282,7 +294,9 @@ class JobOperations(OperationsBase[RefT]):
         errors: dict[str, DelayqError] = {
             "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
-            "finished": JobFinished(f"The job {job_id!r} has finished.", hint="Schedule it again."),
+            "finished": JobFinished(
+                f"The job {job_id!r} has finished.", hint="To run it again, schedule it with a new id."
+            ),
         }
         raise errors[answer]
 

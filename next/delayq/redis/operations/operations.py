@@ -17,7 +17,7 @@ class Operations(SchedulingOperations[RefT], FailedOperations[RefT], QueueOperat
         CallRefused           the server refused the call, for example because of a missing right or a damaged key
         BackendFull           the server is at its memory limit; nothing changed (only operations that write)
         OutcomeUnknown        the reply was lost, so the change may have happened (only operations that write)
-        NotConfirmed          the change happened, but is not as durable as the settings ask (only `schedule`,
-                              `schedule_many`, `push_raw`, `cancel`, `archive`, `reschedule`, `run_now`, `retry`,
-                              `forget` and `queue_set`)
+        NotConfirmed          the change happened, but the durability of the settings was not confirmed (only
+                              `schedule`, `schedule_many`, `push_raw`, `cancel`, `archive`, `reschedule`, `run_now`,
+                              `retry`, `forget` and `queue_set`)
     """

@@ -31,8 +31,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """Count the jobs in each state, of one queue or of all queues (None).
 
-        Returns a QueueStats for each queue. If all queues are read and one of them is damaged, its `error` has the
-        reason, and its counts are meaningless. Raises InvalidInput.
+        Returns a QueueStats for each queue. If all queues are read and one of them cannot be read, the `error` of this
+        queue has the reason, and its counts are meaningless. Raises InvalidInput.
         """
         if queue is not None:
             return [await self._session.executor.run(inspect.stats(self._session.keys, check_queue(queue)))]
@@ -62,7 +62,7 @@ class QueueOperations(OperationsBase[RefT]):
         return Upcoming(name, now_ms, span_ms, overdue, counts, later)
 
     async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
-        """Pause a queue: workers start no new jobs of it. Running jobs continue.
+        """Pause a queue, so that workers start no new jobs of this queue. Running jobs continue.
 
         `queue`: None = the default queue. `duration`: length of the pause ('1h', a timedelta); None = until `resume`.
         Returns the end of the pause in epoch ms; 0 = until `resume`. Raises InvalidInput.
@@ -74,7 +74,7 @@ class QueueOperations(OperationsBase[RefT]):
         await self._pause(self._queue(queue), END)
 
     async def pause_all(self, *, duration: Duration | None = None, reason: str = "") -> Control:
-        """Pause all workers: they start no new jobs. Running jobs continue.
+        """Pause all workers, so that they start no new jobs. Running jobs continue.
 
         `duration`: length of the pause ('1h', a timedelta); None = until `resume_all`. `reason`: text for people who
         look at the state of the workers. Returns the new state. Raises InvalidInput.
@@ -88,8 +88,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def start_maintenance(self, *, duration: Duration | None = None, reason: str = "") -> Control:
         """Pause all workers for maintenance, except for workers that were started with `--force`.
 
-        `duration`: length of the maintenance ('1h', a timedelta); None = until `end_maintenance`. Otherwise it is the
-        same as `pause_all`.
+        `duration`: length of the maintenance ('1h', a timedelta); None = until `end_maintenance`. `reason`, the result
+        and the errors are as in `pause_all`.
         """
         return await self._control("maintenance", UNTIL_ENDED if duration is None else _positive_ms(duration), reason)
 
@@ -126,8 +126,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def clear(self, queue: str | None = None, *, progress: Told | None = None) -> int:
         """Delete the scheduled and ready jobs of a queue. Running jobs continue. Return the number of deleted jobs.
 
-        `queue`: None = the default queue. `progress`: called from time to time with the number so far. Raises
-        InvalidInput. If a reply is lost, the call is not repeated, and OutcomeUnknown is raised.
+        `queue`: None = the default queue. `progress`: called from time to time with the number of jobs deleted so far.
+        Raises InvalidInput. If a reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         dropped = 0
@@ -138,9 +138,9 @@ class QueueOperations(OperationsBase[RefT]):
         return dropped
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
-        """Set the lease of a queue: how long a delivered job stays with a worker that does not renew it.
+        """Set the lease of a queue: how long a delivered job belongs to a worker that does not renew the lease.
 
-        `lease`: at least 100 ms ('30s', a timedelta). Workers use the new lease after at most a third of the old one.
+        `lease`: at least 100 ms ('30s', a timedelta). Workers use the new lease after at most a third of the old lease.
         Until then, a job may run twice if the new lease is shorter. The queue is created if it does not exist. Returns
         the new settings. Raises InvalidInput.
         """
@@ -168,7 +168,10 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs. Raises InvalidInput, and QueueInUse with the numbers of its jobs."""
+        """Delete a queue that has no jobs.
+
+        If the queue has jobs, QueueInUse is raised, with the numbers of jobs. Raises InvalidInput.
+        """
         name = check_queue(queue)
         keys = self._session.keys
         _must_be_empty(name, await self._session.executor.run(calls.remove(keys, name, look=True)))
@@ -210,6 +213,6 @@ def _must_be_empty(queue: str, holds: Holds) -> None:
     if held:
         raise QueueInUse(
             f"The queue {queue!r} holds jobs: {', '.join(held)}.",
-            hint=f"`delayq clear --queue {queue}` deletes waiting jobs. "
+            hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs.",
         )

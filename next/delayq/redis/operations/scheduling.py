@@ -23,9 +23,10 @@ from delayq.redis.server_clock import ServerClock
 from delayq.redis.session import Session
 
 AT_ONCE_MS: Final = 15_000
-"""A job that is due within this time may have ended before a lost call is sent again.
+"""A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again.
 
-The second call would then store the job again. The call therefore carries a token, so that the server recognizes it.
+The second call would then store the job again. So the call carries a token, by which the server recognizes the second
+call.
 """
 
 _ON_CONFLICT: Final = get_args(OnConflict)
@@ -77,8 +78,8 @@ class SchedulingOperations(OperationsBase[RefT]):
             tries             maximum number of attempts; 0 = no limit
             backoff           waiting time after a failed attempt ('10s', ['10s', '1m'], Exponential('1s'))
             timeout           time limit of one attempt ('30s'); '0s' = no limit
-            deadline          time after which the job is useless: it fails if it has not started by then
-            retry_until       time until which the job is retried; it replaces `tries`
+            deadline          time after which the job is useless: the job fails if it has not started by then
+            retry_until       time until which the job is retried; replaces `tries`
             max_exceptions    maximum number of attempts that raise an exception
             retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
             headers           names and texts that are sent with the job, such as trace ids
@@ -91,13 +92,15 @@ class SchedulingOperations(OperationsBase[RefT]):
         The `outcome` of the reference is `created`, unless a job with this `id` exists in the queue. Then `on_conflict`
         decides:
 
-            keep        leave it as it is; the outcome is `kept`
-            replace     replace it; `replaced`
-            postpone    give it the new due time, with its old payload; `postponed`, or `kept` if it has ended
+            keep        leave that job as it is; the outcome is `kept`
+            replace     replace that job; the outcome is `replaced`
+            postpone    give that job the new due time, with its old payload; the outcome is `postponed`, or `kept` if
+                        that job has ended
             error       raise Conflict
 
-        Raises InvalidInput before anything is sent; Conflict (`error`); JobRunning, if a worker has the job (`replace`
-        and `postpone`); BackendUnavailable, BackendFull, CallRefused, OutcomeUnknown and NotConfirmed.
+        Raises InvalidInput before anything is sent. Raises Conflict with `error`. Raises JobRunning with `replace` and
+        `postpone` if a worker has the job. Raises BackendUnavailable, BackendFull, CallRefused, OutcomeUnknown and
+        NotConfirmed.
         """
         spec = JobSpec(
             name=name,
@@ -129,11 +132,11 @@ class SchedulingOperations(OperationsBase[RefT]):
         """Schedule jobs, up to 250 in one round trip. Return a reference to each, in the order of `specs`.
 
         `specs`: JobSpec objects, which have the same members as the arguments of `schedule`. `on_conflict`: as in
-        `schedule`. `spread`: distribute the due times over this time ('1h'); the id of a job decides its place, so
-        that a repeated call gives it the same due time.
+        `schedule`. `spread`: distribute the due times over this time ('1h'). The delay is computed from the id of the
+        job, so that a job whose id is given gets the same delay in a repeated call.
 
-        Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier ones are stored. If the
-        error is a Conflict, `error.stored` has the references of all stored jobs. NotConfirmed is raised after all
+        Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier round trips are stored. If
+        the error is a Conflict, `error.stored` has the references of all stored jobs. NotConfirmed is raised after all
         round trips: all jobs are stored, and `error.done` has their references.
         """
         given = self._session.all_routed([with_declared(spec) for spec in _checked_specs(specs)])
@@ -209,7 +212,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         return refs
 
     def _reference(self, job: NewJob, placed: Placed) -> RefT:
-        """Return the reference for a stored job. Raises Conflict and JobRunning if it was not stored.
+        """Return the reference for a stored job. Raises Conflict or JobRunning if the job was not stored.
 
         If this call made the id, the answer `kept` means that an earlier try of the same call stored the job. The
         outcome is therefore `created`.
@@ -230,7 +233,10 @@ class SchedulingOperations(OperationsBase[RefT]):
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
     async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return the time in epoch ms, by the clock of this machine or of the server, which is read once a minute."""
+        """Return the time in epoch ms, by the clock of this machine or of the server.
+
+        The server's clock is read once a minute.
+        """
         if not must_be_server_time:
             return int(time.time() * 1000)
         if self._clock.is_due():
@@ -264,7 +270,10 @@ def _may_be_over_soon(jobs: list[NewJob]) -> bool:
 
 
 def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
-    """Cut jobs, with their positions, into lists for one call each: one queue, and at most 250 rows and 1 MB."""
+    """Cut jobs, with their positions, into lists for one call each.
+
+    A list has jobs of one queue, at most 250 rows, and at most 1 MB unless a single job is larger.
+    """
     by_queue: defaultdict[str, list[tuple[int, NewJob]]] = defaultdict(list)
     for row in enumerate(jobs):
         by_queue[row[1].queue].append(row)

@@ -1,4 +1,4 @@
--- Converts `when` to a due time in epoch ms. '+delay_ms' counts from now, and a due_ms in the past means now. Returns
+-- Converts `when` to a due time in epoch ms. '+delay_ms' counts from `now`. A due_ms in the past becomes `now`. Returns
 -- nil if `when` is not valid.
 local function due_time(when, now)
   local due = tonumber(when)

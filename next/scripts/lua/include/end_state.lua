@@ -1,4 +1,4 @@
--- Returns the state of a failed or completed job, or nil for any other job.
+-- Returns 'failed' or 'completed' for a job in this state, or nil for any other job.
 local function end_state(failed, completed, id)
   if redis.call('ZSCORE', failed, id) then
     return 'failed'

@@ -1,9 +1,9 @@
 -- include: padded
 -- include: find_group
 
--- Returns the id up to which entries count as delivered. Returns nil if every entry counts as delivered, because a
--- worker may be running any of them: the group is missing, or its last-delivered id was moved below `delivered`, the
--- highest id that it ever delivered.
+-- Returns the id up to which entries count as delivered. Returns nil if the group is missing, or if its last-delivered
+-- id was moved below `delivered`, the highest id that was ever delivered. Every entry then counts as delivered, because
+-- a worker may be running the job of any entry.
 local function last_delivered(stream, delivered)
   local group = find_group(stream)
   local last = group and group['last-delivered-id']

@@ -1,7 +1,7 @@
 -- include: history
 
--- Adds the earlier failure to the history of a failure. Both are JSON. A failure that has a history already is returned
--- unchanged.
+-- Adds the earlier failure to the history of a failure. Both failures are JSON. A failure that already has a history is
+-- returned unchanged.
 local function with_history(failure, earlier)
   local before = history(earlier)
   if before == '' or string.find(failure, '"history":[{', 1, true) then

@@ -1,6 +1,6 @@
 -- Returns the owned rows whose jobs have no stop request, and the answers for all rows. The answer for a job with a
--- stop request is 2: the job must neither run again nor fail, so the caller settles it by `ack` with alone = 2. The
--- stop request stays in `cancel` until then.
+-- stop request is 2, because such a job must neither run again nor fail. The caller settles the job by `ack` with
+-- alone = 2. The stop request stays in `cancel` until then.
 local function without_stopped(cancel, rows, owned, answers)
   if #owned == 0 or redis.call('HLEN', cancel) == 0 then
     return owned, answers
