@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import commands_table
+import delayq
+from tests.docs import api_page, commands_table
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
@@ -32,3 +33,10 @@ def test_the_page_of_commands_lists_them_all() -> None:
     assert commands_table.PAGE.read_text() == commands_table.page_with_table(), (
         "write it with: python -m tests.docs.commands_table"
     )
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    written = api_page.PAGE.read_text()
+    assert written == api_page.page(), "write it with: python -m tests.docs.api_page"
+    assert not [name for name in delayq.__all__ if f"\n### {name}\n" not in written]
+    assert not [name for name in vars(delayq.DelayQ) if name[0] != "_" and f"\n#### DelayQ.{name}\n" not in written]
