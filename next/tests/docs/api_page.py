@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from importlib import import_module
-from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 import delayq
@@ -51,7 +50,7 @@ MADE_BY_DELAYQ: Final = ("JobContext", "Dispatch", "JobFunction", "Connection")
 """Classes whose constructor is not for users."""
 
 WITHOUT_MEMBERS: Final = ("Operations",)
-"""Classes of which only the docstring is written."""
+"""Classes whose members are left out."""
 
 TYPES: Final = (
     "core.times.Duration",
@@ -77,6 +76,8 @@ In a signature, `Unpack[…]` means keywords, which the text below the signature
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+_QUOTED: Final = re.compile(r"'([^'\"]*)'")
+
 
 class Member(NamedTuple):
     """A public method or property of a class.
@@ -100,7 +101,7 @@ def _types() -> Iterator[str]:
     yield "```python"
     for place in TYPES:
         module, _, name = place.rpartition(".")
-        yield f"{name} = {ast.unparse(_assignment(module, name).value)}"
+        yield _alias(module, name)
     yield "```"
     yield ""
 
@@ -122,7 +123,7 @@ def _groups() -> Iterator[str]:
 
 
 def _is_async_name(name: str) -> bool:
-    """Return True for the asyncio form of another name, such as AsyncDelayQ or adispatch. It stands below that name."""
+    """Return True for the asyncio form of another name, such as AsyncDelayQ or adispatch, which comes after it."""
     return name.startswith("Async") or (name.removeprefix("a") in delayq.__all__ and name.startswith("a"))
 
 
@@ -137,7 +138,7 @@ def _entry(module: str, name: str, documented: dict[Function, str]) -> Iterator[
         yield from _code(("@contextmanager\n" if is_manager else "") + _signature(name, node))
         yield from _text(value.__doc__)
     else:
-        yield from _code(_wrapped(f"{name} = {ast.unparse(_assignment(module, name).value)}"))
+        yield from _code(_alias(module, name))
 
 
 def _class(kind: type, documented: dict[Function, str]) -> Iterator[str]:
@@ -183,7 +184,7 @@ def _head_of_class(kind: type, node: ast.ClassDef, fields: list[ast.AnnAssign]) 
 
 
 def _bases(kind: type) -> Iterator[str]:
-    """Yield the base classes that a user can name: exported ones and those of Python."""
+    """Yield the base classes that a user can name: exported classes and classes of Python."""
     for base in kind.__bases__:
         for one in base.__mro__[:-1]:
             if one.__name__ in delayq.__all__ or one.__module__ == "builtins":
@@ -197,15 +198,15 @@ def _is_field(node: ast.AnnAssign) -> bool:
 
 
 def _default_of_field(value: ast.expr | None) -> str:
-    """Return the default as text; '' if there is none, or if another object determines it."""
+    """Return the default as text; '' without a default, or if another object determines it."""
     if isinstance(value, ast.Call):
         given = {word.arg: word.value for word in value.keywords}
         return _default_of_field(given.get("default"))
-    return "" if value is None or isinstance(value, ast.Attribute) else ast.unparse(value)
+    return "" if value is None or isinstance(value, ast.Attribute) else _source(value)
 
 
 def _texts_of_fields(node: ast.ClassDef) -> Iterator[str]:
-    """Yield the texts that stand below fields, as a list."""
+    """Yield the docstrings below fields, as a list."""
     found = False
     for field, below in zip(node.body, node.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
@@ -305,18 +306,28 @@ def _parameters(arguments: ast.arguments) -> list[str]:
 def _parameter(one: ast.arg, default: ast.expr | None) -> str:
     annotation = _annotation(one.annotation)
     text = f"{one.arg}: {annotation}" if annotation else one.arg
-    return text if default is None else f"{text} = {ast.unparse(default)}"
+    return text if default is None else f"{text} = {_source(default)}"
 
 
 def _annotation(node: ast.expr | None) -> str:
     """Return an annotation as text. An annotation in quotes loses them."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    return "" if node is None else ast.unparse(node)
+    return "" if node is None else _source(node)
 
 
-def _wrapped(text: str) -> str:
-    return "\n".join(wrap(text, WIDTH, subsequent_indent="    "))
+def _alias(module: str, name: str) -> str:
+    """Return `name = value`, with each word of a long Literal on its own line, as `ruff format` writes it."""
+    line = f"{name} = {_source(_assignment(module, name).value)}"
+    if len(line) <= WIDTH:
+        return line
+    start, _, words = line.removesuffix("]").partition("[")
+    return "\n".join([f"{start}[", *[f"    {word}," for word in words.split(", ")], "]"])
+
+
+def _source(node: ast.AST) -> str:
+    """Return the source of a node, with double quotes."""
+    return _QUOTED.sub(r'"\1"', ast.unparse(node))
 
 
 def _code(text: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Long-running commands: work, move."""
 
 import logging
+import os
 import signal
 import sys
 from typing import Annotated
@@ -218,7 +219,7 @@ def move(
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if not is_ignored(number):  # as nohup does with HUP
-            signal.signal(number, lambda *_: sys.exit(0))
+            signal.signal(number, lambda *_: os._exit(0))  # an exception could get lost in a destructor
     _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
     run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
 
