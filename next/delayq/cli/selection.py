@@ -1,5 +1,6 @@
 """Selects the failed jobs of a command, by id or by filters. Without --queue, all queues are searched."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, FoundElsewhere, InvalidInput, JobNotFailed, JobNotFound
 from delayq.core.exit_codes import ExitCode
+from delayq.core.failed import failed_filter
 from delayq.core.queue_order import parse_queues
 from delayq.core.views import JobInfo
 
@@ -71,7 +73,12 @@ class Selection:
         return named
 
     def jobs(self, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
-        """Yield the matching failed jobs, queue by queue. A queue that cannot be read becomes a refusal."""
+        """Yield the matching failed jobs, queue by queue. A queue that cannot be read becomes a refusal.
+
+        Raises InvalidInput for an invalid filter, even if there are no queues.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        failed_filter(name=self.name, since=self.since, until=self.until, signature=self.signature, now_ms=now_ms)
         for queue in self.queues(client):
             try:
                 yield from client.iter_failed(

@@ -17,11 +17,17 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that apply when a job is dispatched, unless the call gives others."""
 
     queue: str | None = None
+    connection: str | None = None
     delay: Duration | None = None
     deadline: Limit | None = None
     retry_until: Limit | None = None
     tags: Sequence[str] | None = None
 
+
+_NOTHING: Final = SendOptions()
+
+_OF_SPEC: Final = tuple(field for field in SendOptions.__struct_fields__ if field != "connection")
+"""The options that a JobSpec has too."""
 
 _declared: Final[dict[str, SendOptions]] = {}
 
@@ -31,19 +37,16 @@ def declare(name: str, options: SendOptions) -> None:
     _declared[name] = options
 
 
-def with_declared(spec: JobSpec) -> JobSpec:
-    """Return a spec whose missing options come from the declaration of its job."""
-    if not _declared:
-        return spec
-    options = _declared.get(spec.name) or _declared.get(spec.name.partition("@")[0])
-    return spec if options is None else with_options(spec, options)
+def declared_options(name: str) -> SendOptions:
+    """Return the options that a job of this name declares; without a declaration, all options are None."""
+    return _declared.get(name) or _declared.get(name.partition("@")[0]) or _NOTHING
 
 
 def with_options(spec: JobSpec, options: SendOptions) -> JobSpec:
     """Return a spec whose missing options come from `options`. A spec with `at` gets no delay."""
     changes: dict[str, Any] = {
         field: value
-        for field in options.__struct_fields__
+        for field in _OF_SPEC
         if (value := getattr(options, field)) is not None and getattr(spec, field) is None
     }
     if spec.at is not None:

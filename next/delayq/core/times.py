@@ -173,7 +173,8 @@ def _zone_of(wall: datetime, own: tzinfo | None, tz: str | None, field: str) -> 
     if own is None and tz is None:
         raise InvalidInput(
             f"{field} {wall} has no offset, so its time zone is not known.",
-            hint="Add Z or an offset such as +01:00, or name the time zone, such as tz='Europe/Berlin'.",
+            hint="Add Z or an offset such as +01:00"
+            + (", or name the time zone, such as tz='Europe/Berlin'." if field == "at" else "."),
             field=field,
         )
     return own if own is not None else _named_zone(tz)

@@ -102,7 +102,12 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     def when_sent(self) -> SendOptions:
         """Return the options that apply when a job is dispatched."""
         return SendOptions(
-            queue=self.queue, delay=self.delay, deadline=self.deadline, retry_until=self.retry_until, tags=self.tags
+            queue=self.queue,
+            connection=self.connection,
+            delay=self.delay,
+            deadline=self.deadline,
+            retry_until=self.retry_until,
+            tags=self.tags,
         )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from delayq.core.declared import declared_options, with_options
 from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, InvalidInput, NotConfirmed
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
@@ -49,25 +50,32 @@ class Session:
         self._listed: set[str] = set()
         self._told_unlisted: set[str] = set()
 
-    def routed(self, spec: JobSpec) -> JobSpec:
-        """Return a spec with the queue of its route, if the spec names no queue.
+    def with_destination(self, spec: JobSpec) -> JobSpec:
+        """Return a spec with the options that its job declares, and with the queue of its route.
 
-        Raises InvalidInput if the route leads to another connection.
+        Raises InvalidInput if the spec names no queue, and the declaration or a route sends the job to another
+        connection.
         """
-        if spec.queue is not None or not self._routes.table:
-            return spec
-        to = destination(spec.name, self._routes, queue=None, connection=None, default_connection=self._connection)
-        if to.connection != self._connection:
-            raise InvalidInput(
-                f"A route sends the job {spec.name!r} to another connection, {to.connection!r}.",
-                hint="Use `dispatch`, which follows routes to other connections, or name the queue: queue=.",
-                field="name",
+        declared = declared_options(spec.name)
+        if spec.queue is None and (self._routes.table or declared.connection):
+            to = destination(
+                spec.name,
+                self._routes,
+                queue=declared.queue,
+                connection=declared.connection,
+                default_connection=self._connection,
             )
-        return spec if to.queue is None else msgspec.structs.replace(spec, queue=to.queue)
-
-    def all_routed(self, specs: list[JobSpec]) -> list[JobSpec]:
-        """Return specs with the queues of their routes; see `routed`."""
-        return [self.routed(spec) for spec in specs] if self._routes.table else specs
+            if to.connection != self._connection:
+                raise InvalidInput(
+                    f"The job {spec.name!r} belongs to another connection, {to.connection!r}, by its declaration or by "
+                    "a route.",
+                    hint="Use `dispatch`, which sends jobs to their connections. To send the job to the connection of "
+                    "this client, name the queue: queue=.",
+                    field="name",
+                )
+            if to.queue is not None:
+                spec = msgspec.structs.replace(spec, queue=to.queue)
+        return with_options(spec, declared)
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.

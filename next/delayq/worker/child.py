@@ -358,6 +358,9 @@ class Child:
                 refused.append((job, settlement))
                 continue
             if answer == SettleAnswer.STOP_ASKED:
+                logger.info(
+                    "job %s of %s does not run again: a cancel asked it to stop", settlement.id, settlement.queue
+                )
                 stopped.append((job, Stopped(settlement.queue, settlement.id, settlement.entry)))
                 continue
             settled.append(job)

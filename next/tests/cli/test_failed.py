@@ -13,7 +13,7 @@ import redis
 
 from delayq import DelayQ
 from delayq.cli import output
-from delayq.core.errors import DelayqError
+from delayq.core.errors import DelayqError, InvalidInput
 from tests.cli.conftest import Run, Tell
 
 
@@ -77,6 +77,12 @@ def test_nothing_that_fits_is_told(run: Run, failures: DelayQ) -> None:
     for words in (("list", "--name", "refund"), ("groups", "--name", "refund")):
         end = run("failed", *words)
         assert (end.exit_code, end.stderr) == (0, "delayq: No failed job matches.\n")
+
+
+@pytest.mark.parametrize("words", ["list", "groups", "retry", "forget --yes"])
+def test_an_invalid_filter_is_refused_even_without_queues(run: Run, words: str) -> None:
+    refused = run("failed", *words.split(), "--since", "garbage").exception
+    assert isinstance(refused, InvalidInput)
 
 
 def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures: DelayQ) -> None:

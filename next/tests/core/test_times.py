@@ -115,6 +115,8 @@ def test_a_local_time_needs_its_zone(written: Instant) -> None:
     assert instant_ms(written, tz=BERLIN, now_ms=NOW) == ms_of("2027-06-01T13:00:00+00:00")
     with pytest.raises(InvalidInput, match=r"has no offset, so its time zone is not known\. Add Z or an offset"):
         instant_ms(written, now_ms=NOW)
+    with pytest.raises(InvalidInput, match=r"Add Z or an offset such as \+01:00\.$"):  # only `at` has a time zone
+        instant_ms(written, now_ms=NOW, field="deadline")
 
 
 @pytest.mark.parametrize("written", ["2027-06-01T15:00Z", datetime(2027, 6, 1, 15, tzinfo=UTC)])

@@ -6,6 +6,8 @@ import pytest
 import redis
 
 from delayq import DelayQ, InvalidInput, JobSpec, dispatch, using_manager
+from delayq.core import declared
+from delayq.core.declared import SendOptions
 from delayq.core.errors import ConfigError
 from delayq.manager import Manager
 from delayq.settings.model import load_settings
@@ -74,9 +76,27 @@ def test_a_client_follows_routes(routed: Path, server: redis.Redis) -> None:
 def test_a_route_to_another_connection_is_refused(routed: Path, server: redis.Redis) -> None:
     with DelayQ() as client:
         for schedule in (client.schedule, lambda name: client.schedule_many([JobSpec(name=name)])):
-            with pytest.raises(InvalidInput, match=r"route sends the job 'mail.send' .* 'reports'.* Use `dispatch`"):
+            with pytest.raises(InvalidInput, match=r"The job 'mail.send' belongs .* 'reports'.* Use `dispatch`"):
                 schedule("mail.send")
         assert client.schedule("mail.send", delay="1h", queue="said").queue == "said"
+
+
+def test_a_client_decides_as_dispatch_does_for_declared_jobs(
+    routed: Path, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declared, "_declared", {})
+    declared.declare("report.declared", SendOptions(queue="mine"))
+    declared.declare("elsewhere", SendOptions(connection="reports"))
+    declared.declare("order.own", SendOptions(queue="mine"))
+    with DelayQ() as client:
+        for name in ("report.declared", "elsewhere"):
+            with pytest.raises(InvalidInput, match=f"The job '{name}' belongs .* 'reports'"):
+                client.schedule(name, delay="1h")
+        assert client.schedule("order.own", delay="1h").queue == "mine"
+        assert client.schedule("elsewhere", delay="1h", queue="said").queue == "said"
+    with DelayQ(settings=load_settings().of_connection("reports")) as client:
+        assert client.schedule("elsewhere", delay="1h").queue == "slow"
+        assert client.schedule("report.declared", delay="1h").queue == "mine"
 
 
 def test_a_client_of_a_manager_follows_its_later_routes(routed: Path, server: redis.Redis) -> None:

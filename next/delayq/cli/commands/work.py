@@ -154,6 +154,7 @@ def work(
     is_embedded = settings_of_application(settings).uses_embedded
     settings = prepare_application(session, of_all, tells_start=quiet)
     weights = parse_weights(weighted) if weighted else {}
+    empty_for = _seconds(stop_when_empty_for, "stop_when_empty_for")
     queues = list(weights) or (parse_queues(*queue) if queue else queues_of_application())
     options = WorkerOptions(
         queues=queues,
@@ -165,7 +166,7 @@ def work(
         max_jobs=1 if once else max_jobs,
         max_time=_seconds(max_time, "max_time"),
         memory=None if memory is None else memory * 1_000_000,
-        stop_when_empty_for=0.0 if once or stop_when_empty else _seconds(stop_when_empty_for, "stop_when_empty_for"),
+        stop_when_empty_for=0.0 if once or stop_when_empty else empty_for,
         rest=_seconds(rest, "rest") or 0.0,
         sleep=max(_seconds(sleep, "sleep") or 0.0, 0.01),
         forced=force,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from delayq.core.backoff import BackoffSpec
-from delayq.core.declared import with_declared
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.ids import new_id
@@ -74,7 +73,8 @@ class SchedulingOperations(OperationsBase[RefT]):
             tz                time zone of a local `at` ('Europe/Berlin')
             fold              0 or 1: the earlier or the later time, if a local `at` occurs twice
             id                id of the job; None = a new id
-            queue             queue of the job; None = the queue of a route, or the default queue
+            queue             queue of the job; None = the queue that the job declares, or else the queue of a route, or
+                              else the default queue
             tries             maximum number of attempts; 0 = no limit
             backoff           waiting time after a failed attempt ('10s', ['10s', '1m'], Exponential('1s'))
             timeout           time limit of one attempt ('30s'); '0s' = no limit
@@ -121,7 +121,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             headers=headers,
             tags=tags,
         )
-        spec = self._session.routed(with_declared(spec))
+        spec = self._session.with_destination(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
         (ref,) = await self._place(job.queue, [job], on_conflict)
         return ref
@@ -139,7 +139,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         the error is a Conflict, `error.stored` has the references of all stored jobs. NotConfirmed is raised after all
         round trips: all jobs are stored, and `error.done` has their references.
         """
-        given = self._session.all_routed([with_declared(spec) for spec in _checked_specs(specs)])
+        given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = _prepare_all(given, self._session.options, now_ms)
         if spread is not None:
