@@ -7,6 +7,7 @@ import pytest
 from delayq.core.options import Options
 from delayq.redis.connection.factory import make_executor
 from delayq.redis.connection.url import Address
+from delayq.redis.worker import consumer as consumer_module
 from delayq.redis.worker.consumer import PAUSED_WAIT, RedisConsumer
 from tests.support.queue import OURS, QueueOnServer
 
@@ -31,6 +32,21 @@ def test_a_child_sleeps_until_the_end_of_a_pause(
     monkeypatch.setattr(consumer._executor, "sleep", sleep)
     consumer.wait(5)
     assert slept[0] <= longest
+
+
+@pytest.mark.parametrize("wait", [0.0, PAUSED_WAIT], ids=["later", "at once"])
+def test_a_child_that_never_waits_notices_the_end_of_a_pause(
+    queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    """A child with a long job and free threads has room, but does not wait for jobs."""
+    monkeypatch.setattr(consumer_module, "PAUSED_WAIT", wait)
+    queue.put("order-1", "ready")
+    queue.pause(0, now="")
+    consumer = consumer_of(url, queue, "orders")
+    assert consumer.complete(consumer.begin([], 1)) == ([], [])
+    queue.resume(now="")
+    taken = [consumer.complete(consumer.begin([], 1))[1] for _ in range(2)]
+    assert [len(jobs) for jobs in taken] == ([0, 1] if wait == 0 else [0, 0])
 
 
 def test_a_read_beside_a_paused_queue_ends_with_the_pause_and_never_blocks_for_ever(

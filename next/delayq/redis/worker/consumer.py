@@ -85,6 +85,7 @@ class RedisConsumer:
         self._resting = RestingQueues()
         self._switches = SwitchReader(keys, queues, forced=forced)
         self._clock = ServerClock()
+        self._look_at_ms = 0
 
     def open(self) -> float:
         """Create missing parts of the queues, register this consumer, and return the shortest lease, in seconds."""
@@ -117,6 +118,10 @@ class RedisConsumer:
         if reading is not None:
             requests.append(calls.read_new(self._keys, reading, self.name, limit))
             requests += self._state_calls()
+        elif limit and self.now_ms() >= self._look_at_ms:
+            # All queues are paused or rest. A child with running jobs does not wait, so it reads the switches here.
+            self._look_at_ms = self.now_ms() + int(PAUSED_WAIT * 1000)
+            requests += self._state_calls()
         started = drive(self._executor.start(requests))
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
@@ -138,6 +143,9 @@ class RedisConsumer:
             taken = self._taken([trip.reading], read[:1])
             with suppress(BackendError):  # the next call raises it too; the answers above must not get lost with it
                 taken += self._take(trip.lower, trip.limit - len(taken))
+
+        elif read:
+            self._keep_state(read)
 
         answers: list[int | BackendError] = [NOT_SETTLED] * trip.settled
         for settling, outcome in zip(trip.settling, settled, strict=True):
