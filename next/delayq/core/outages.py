@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import DelayqError
 
 logger: Final = logging.getLogger("delayq")
 
@@ -22,7 +22,7 @@ class Outages:
     def tell(self, what: str, error: Exception) -> None:
         """Log `what` and the text of `error`, unless `what` was logged less than 5 s ago.
 
-        An error that is not a BackendError is unexpected, so its traceback is logged too.
+        An error that is not a DelayqError is unexpected, so its traceback is logged too.
         """
         now = self._clock()
         told_at, count = self._since.get(what, (0.0, 0))
@@ -32,7 +32,7 @@ class Outages:
             return
         self._since[what] = (now, count)
         times = f" ({count} times)" if count > 1 else ""
-        trace = None if isinstance(error, BackendError) else error
+        trace = None if isinstance(error, DelayqError) else error
         logger.error("%s%s: %s", what, times, error, exc_info=trace)
 
     def is_over(self, what: str) -> None:

@@ -42,7 +42,7 @@ _HINTS: Final = {
     "NOGROUP": "The server lost the queue, or someone removed it. The janitor creates the queue again within seconds.",
     "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
-    "MOVED": "This server is a node of a cluster: use redis+cluster:// in the url.",
+    "MOVED": "This server is a node of a Redis Cluster, which delayq does not support. Use a single server.",
 }
 
 _CODE_OF_TYPE: Final[dict[type, str]] = {
