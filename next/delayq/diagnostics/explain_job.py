@@ -55,9 +55,9 @@ def explain_job(facts: Facts) -> list[Reason]:
         return list(_reserved(facts))
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
     if is_due_later:
-        return [*_waits(facts), *_switches(facts), *_workers(facts)]
+        return [*_doomed(facts), *_waits(facts), *_switches(facts), *_workers(facts)]
     hindrances = [*_switches(facts), *_workers(facts), *_stuck(facts)]
-    return [*hindrances, *_waits(facts, is_next=not hindrances)]
+    return [*_doomed(facts), *hindrances, *_waits(facts, is_next=not hindrances)]
 
 
 def _failed(job: JobInfo) -> Reason:
@@ -70,6 +70,19 @@ def _failed(job: JobInfo) -> Reason:
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")
     return Reason("failed", f"The job failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
+
+
+def _doomed(facts: Facts) -> Iterator[Reason]:
+    """Reasons for a failure as soon as a worker gets the job."""
+    job = facts.job
+    if job.envelope is None:
+        what = "The stored job cannot be read, so the job will fail when a worker gets it."
+        yield Reason("unreadable", what, _command("cancel", job, "deletes it"))
+    elif job.envelope.deadline_ms is not None and job.envelope.deadline_ms <= facts.stats.now_ms:
+        what = (
+            f"The deadline of the job passed at {format_instant(job.envelope.deadline_ms)}, so no attempt will start."
+        )
+        yield Reason("deadline-passed", what, "To run it, schedule a job with a later deadline.")
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:
@@ -155,9 +168,11 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
     headers = (job.envelope.headers if job.envelope else None) or {}
     if UNKNOWN_SINCE in headers:
+        unknown = f"A worker did not know the job name {job.name!r} or a field of the payload"
+        what = job.failure.message.removesuffix(".") if job.failure else unknown
         yield Reason(
             "unknown-name",
-            f"A worker did not know the job name {job.name!r} or a field of the payload. The next check is due {when}.",
+            f"{what}. The next check is due {when}.",
             "Start a worker whose --app declares this job.",
         )
     elif job.attempts:

@@ -20,6 +20,7 @@ def reasons(
     *,
     attempts: int = 0,
     headers: dict[str, str] | None = None,
+    deadline_ms: int | None = None,
     control: Control = Control(NOW),  # noqa: B008
     workers: list[WorkerInfo] | None = None,
     stats: dict[str, Any] | None = None,
@@ -34,6 +35,7 @@ def reasons(
         attempts=attempts,
         created_ms=NOW,
         headers=headers,
+        deadline_ms=deadline_ms,
     )
     job = JobInfo(**{"id": "order-42", "queue": "orders", "state": state, "raw": b"", "envelope": envelope, **members})
     found = msgspec.structs.replace(STATS, **(stats or {}))
@@ -57,6 +59,10 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("scheduled", {"due_ms": NOW - 1_000, "stats": {"mover_tick_ms": NOW - 60_000}}, ["no-mover", "due"]),
         ("scheduled", {"due_ms": NOW - 1_000, "stats": {"paused_until_ms": 0}}, ["queue-paused", "due"]),
         ("scheduled", {"due_ms": NOW + 1_000, "stats": {"paused_until_ms": 0}}, ["due-later", "queue-paused"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "envelope": None}, ["unreadable", "due-later"]),
+        ("ready", {"envelope": None}, ["unreadable", "ready"]),
+        ("ready", {"deadline_ms": NOW}, ["deadline-passed", "ready"]),
+        ("ready", {"deadline_ms": NOW + 1}, ["ready"]),
         ("ready", {}, ["ready"]),
         ("ready", {"control": Control(NOW, paused_until_ms=0)}, ["all-paused", "ready"]),
         ("ready", {"control": Control(NOW, maintenance_until_ms=0)}, ["maintenance", "ready"]),
@@ -89,3 +95,9 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s."
     (ready,) = reasons("ready")
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
+
+
+def test_the_unknown_field_is_named() -> None:
+    failure = Failure("UnknownJob", "This worker cannot read the job 'order.close': unknown field `gift`.")
+    (unknown,) = reasons("scheduled", due_ms=NOW + 60_000, headers={"delayq-unknown-since": "1"}, failure=failure)
+    assert "unknown field `gift`. The next check is due in 1m" in unknown.what
