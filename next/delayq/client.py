@@ -82,8 +82,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
     def result(self, timeout: Duration = "0s") -> Any:
         """Return the result of the handler. Wait up to `timeout` for the end of the job; by default, do not wait.
 
-        Results are kept only for jobs with a retention. Raises TimeoutError if the job has not ended, JobHasFailed,
-        JobNotFound if the job is not kept, and ResultLost if the result could not be stored.
+        Results are kept only for jobs with a retention. Raises TimeoutError if the job has not ended, JobHasFailed
+        if it has failed, JobNotFound if it is not kept, and ResultLost if the result could not be stored.
         """
         return _result_of(self.wait(timeout), self.id)
 
@@ -216,7 +216,7 @@ class DelayQ:
     """The blocking client. Several threads may share one client.
 
         url         address of the server: redis://, rediss:// or unix://; None = the address in the settings, or else
-                    the embedded server of the project, which is found or started here
+                    the embedded server of the project; the constructor starts this server if it is not running
         prefix      prefix of all keys; None = the prefix in the settings
         queue       default queue; None = the default queue in the settings
         settings    settings to use instead of the other arguments; None = the settings of the project

@@ -16,9 +16,9 @@ report the outcome, or hands it back without a start. A delivery that is neither
 Ids: a job id is unique in its queue. Each new delivery of a job has a new entry id. A queue never uses an entry id
 again, and its entry ids grow, because handlers get them as fencing tokens (`JobContext.token`).
 
-Fencing: a delivery belongs to the same consumer for its whole life, and its entry id identifies it. If a job has been
-delivered again, the older delivery no longer belongs to its consumer. Settling such a delivery changes nothing, and is
-answered FENCED. Other methods ignore such a delivery.
+Fencing: a delivery never moves to another consumer, and its entry id identifies it. If the job has been delivered
+again, the older delivery is no longer valid. Settling an older delivery changes nothing, and is answered FENCED. Other
+methods ignore an older delivery.
 
 Leases: a lease is the time for which a delivery belongs to its consumer. It starts with the delivery. The supervisor
 renews the leases of all deliveries of a child every third of the shortest lease. A child itself renews its leases only
@@ -51,8 +51,8 @@ TripT = TypeVar("TripT")
 MAX_ENTRY_BYTES: Final = 41
 """Maximum length of an entry id, in bytes.
 
-The child raises ValueError for a longer id, because the id would not fit into a slot, so that the slot could not be
-matched with the delivery. A slot is the entry of a job in the memory that a child shares with its supervisor.
+A slot is the entry of a job in the memory that a child shares with its supervisor. A longer id would not fit into a
+slot, and the slot could not be matched with its delivery. So the child raises ValueError for a longer id.
 """
 
 EntryKey = tuple[str, str]
@@ -257,9 +257,9 @@ class Consumer(Protocol[TripT]):
     jobs while the reply is on its way.
 
     Threads: `begin`, `complete` and `hand_back` are called by the main thread of the child and, while a slow handler
-    runs, by the watchdog thread. Only the watchdog thread calls `store_progress`. A lock of the child lets only one
-    thread complete the child's latest trip; other calls of both threads may overlap. Any thread may call `now_ms`. Only
-    the main thread calls the other methods.
+    runs, by the watchdog thread. Only the watchdog thread calls `store_progress`. A lock of the child prevents
+    both threads from completing the same trip. All other calls of the two threads may overlap. Any thread may call
+    `now_ms`. Only the main thread calls the other methods.
     """
 
     def open(self) -> float:
@@ -290,8 +290,8 @@ class Consumer(Protocol[TripT]):
         """Wait up to `timeout` seconds for new jobs, and return a few of them. A signal ends the wait early.
 
         A signal makes the descriptor `wake_fd` of `Backend.consumer` readable. The consumer then reads from the
-        descriptor, because otherwise every later wait would end at once. It returns `pending()`, because the
-        interrupted request may have delivered jobs.
+        descriptor, because otherwise every later wait would end at once. `wait` then returns `pending()`, because
+        the interrupted request may have delivered jobs.
         """
         ...
 
@@ -362,8 +362,10 @@ class LeaseKeeper(Protocol):
 
         `vanished` jobs ran when the child died. Each of them counts one recovery and is delivered again, or fails if it
         has too many recoveries. Returns the `vanished` jobs that failed. If the answer to a settlement of `decided` is
-        STOP_ASKED, the keeper itself settles the job as Stopped. One call may handle only a part of the jobs. Until no
-        job is pending, or after an error, the supervisor calls `pending` and this method again.
+        STOP_ASKED, the keeper itself settles the job as Stopped. One call may handle only a part of the jobs.
+
+        The supervisor repeats `pending` and this method until no job of the child is pending, or until a call changes
+        nothing. After an error, the supervisor tries again on its next turn.
         """
         ...
 
@@ -386,9 +388,9 @@ class QueueKeeper(Protocol):
     def reclaim(self, queue: str) -> Reclaimed:
         """Take back jobs whose lease has expired. Each of them counts one recovery, and becomes ready or fails.
 
-        The janitor calls this method every third of a lease. If the last call is missing, lies in the future or was
-        more than half a lease ago, there was an outage or a step of the clock, so that leases of live workers may have
-        expired. The backend must then reclaim no job for one lease.
+        The janitor calls this method every third of a lease. The backend must store the time of each call. If no time
+        is stored, or if the stored time lies in the future or is more than half a lease ago, leases of live workers may
+        have expired, for example after an outage or a clock change. The backend must then reclaim no job for one lease.
         """
         ...
 
@@ -428,7 +430,7 @@ class WorkerRegistry(Protocol):
         ...
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        """Remove children from the list, and children whose descriptions have expired."""
+        """Remove the named children from the list, and also all other children whose descriptions have expired."""
         ...
 
 

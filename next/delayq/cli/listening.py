@@ -61,8 +61,9 @@ def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_res
 def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start the worker in its own session, so that Ctrl-C does not reach the worker directly.
 
-    This process then sends one TERM, because a second signal would end the worker at once. Bytecode is not written,
-    because Python would run stale bytecode after two changes within a second.
+    On Ctrl-C, only this process gets the signal, and sends one TERM to the worker. Otherwise, a repeated Ctrl-C could
+    end the worker at once, without its grace period. Bytecode is not written, because Python would run stale bytecode
+    after two changes within a second.
     """
     return subprocess.Popen(
         [sys.executable, "-m", "delayq", *command],

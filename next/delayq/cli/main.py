@@ -1,7 +1,7 @@
 """The command `delayq`: its root options, and the exit codes of errors.
 
-0 done · 1 failed · 2 bad usage · 3 unknown id · 4 conflict, running, failed, finished · 5 Redis unreachable or full ·
-6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
+0 done · 1 the command failed · 2 bad usage · 3 unknown id · 4 conflict, or the job is running, failed or finished ·
+5 Redis unreachable, not ready or full · 6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
 """
 
 import errno
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _flushed(code: str | int | None) -> str | int | None:
-    """Return an exit code after stdout was flushed. A command whose answer cannot be written has failed."""
+    """Flush stdout and return the exit code. If the answer cannot be written, return FAILED instead of 0."""
     try:
         sys.stdout.flush()
     except OSError as error:

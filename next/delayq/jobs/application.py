@@ -111,7 +111,7 @@ def queues_of_application() -> list[str]:
 
 
 def connections_elsewhere() -> list[str]:
-    """Return the sorted names of the connections to another Redis or prefix to which declared jobs go.
+    """Return the sorted names of those connections of declared jobs that use another Redis or prefix than this worker.
 
     The jobs of these connections need workers of their own. Raises ConfigError if a job or a route names a connection
     that does not exist.

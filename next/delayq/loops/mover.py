@@ -1,7 +1,7 @@
 """The mover: makes scheduled jobs ready when they are due.
 
-The mover waits in its own process instead of in a blocking Redis command, because such a command can return up to 100
-ms late. The mover waits until the first of these events:
+The mover computes how long to wait, and its process sleeps for that time. The mover does not wait in a blocking Redis
+command, because such a command can return up to 100 ms late. The wait ends at the first of these events:
 
 * the next due time, which `promote` returns
 * a notification about a new or changed job

@@ -190,7 +190,7 @@ def test_a_time_that_is_none_settles_nothing(queue: QueueOnServer, job: Delivery
     call = _calls(queue, job)[script]
     words = [*call.words]
     words[-3] = wrong
-    with queue.unchanged(), pytest.raises(BackendError, match="is a number of milliseconds"):
+    with queue.unchanged(), pytest.raises(BackendError, match="must be a number of milliseconds"):
         queue.run(msgspec.structs.replace(call, words=tuple(words)))
 
 

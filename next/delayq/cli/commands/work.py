@@ -132,8 +132,12 @@ def work(
     delayq work --app shop.jobs
 
     Signals: TERM, INT, QUIT and HUP stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
-    pauses the worker, CONT resumes it, and USR1 is ignored. Exit codes: 0 stopped in good order, 5 Redis was not
-    reachable at the start, 6 Redis evicts keys, so jobs could get lost (see --allow-eviction), 130 stopped at once.
+    pauses the worker, CONT resumes it, and USR1 is ignored.
+
+    Exit codes: 0 stopped in good order, 5 Redis was not reachable at the start, 6 Redis evicts keys, so jobs could get
+    lost (see --allow-eviction), 130 stopped at once. Code 5 is possible only with --once, --stop-when-empty,
+    --stop-when-empty-for or --max-time, or if the embedded server does not start. Otherwise, the worker waits for
+    Redis.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
@@ -199,8 +203,8 @@ def move(
     delayq move
 
     The command also redelivers the jobs of vanished workers, repairs queues, and sends follow-up jobs. With --once, it
-    usually redelivers nothing: jobs are taken back only if the previous check was less than half a lease ago, and a
-    single run has no previous check. Exit code 6: Redis evicts keys, so jobs could get lost (see --allow-eviction).
+    redelivers the jobs of a queue only if a worker, a mover or an earlier run has checked the queue within the last
+    half lease. Exit code 6: Redis evicts keys, so jobs could get lost (see --allow-eviction).
     """
     drop_lost_output()
     session = session_of(context)

@@ -137,7 +137,11 @@ class EmbeddedServer:
             deadline = time.monotonic() + patience
             with _lock(self.data_dir / "start.lock", patience) as alone:
                 if alone is None:
-                    raise self._out_of_reach(is_held=False)
+                    raise BackendUnavailable(
+                        f"Another command has been starting or stopping the embedded server in {self.data_dir} for "
+                        f"{patience:g} s.",
+                        hint=f"`fuser {self.data_dir}/start.lock` shows its process id.",
+                    )
                 while (answer := self._ask("SHUTDOWN")) is not None or self._is_held():
                     if time.monotonic() >= deadline:
                         raise self._out_of_reach(is_held=True, answer=answer)
@@ -208,8 +212,8 @@ class EmbeddedServer:
     def _ended(self) -> DelayqError:
         printed = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
         heading = (
-            "The embedded server ended during its start. If another server program has written the data, set "
-            f"DELAYQ_REDIS_SERVER to this program. The last lines of the log {self._log}:"
+            "The embedded server ended during its start. Perhaps the data was written by another server program. If "
+            f"so, set DELAYQ_REDIS_SERVER to the program that wrote the data. The last lines of the log {self._log}:"
         )
         return BackendUnavailable("\n  ".join([heading, *printed[-_LOG_LINES:]]))
 

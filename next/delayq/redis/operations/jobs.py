@@ -302,7 +302,10 @@ class JobOperations(OperationsBase[RefT]):
 
 
 def _check_cursor(state: JobState, cursor: object) -> None:
-    """Raise InvalidInput for a cursor that no page can have, because the list would start from the beginning."""
+    """Raise InvalidInput for a cursor that no page can have.
+
+    Without this check, such a cursor could silently return the first page again.
+    """
     grammar = _CURSOR_OF_STREAM if state in ("ready", "reserved") else _CURSOR_OF_SET
     if cursor != "" and not (isinstance(cursor, str) and grammar.fullmatch(cursor)):
         raise InvalidInput(

@@ -37,7 +37,7 @@ class RedisWorkerRegistry:
         drive(self._executor.run_all(calls))
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        """Remove children from the list, and also children whose descriptions have expired."""
+        """Remove the named children from the list, and also all other children whose descriptions have expired."""
         calls = [command("DEL", self._keys.of_worker(name), parse=_ignore) for name in names]
         calls += [command("ZREM", self._keys.workers, name, parse=_ignore) for name in names]
         calls.append(command("ZREMRANGEBYSCORE", self._keys.workers, "-inf", now_ms, parse=_ignore))
