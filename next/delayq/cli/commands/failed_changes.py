@@ -50,7 +50,7 @@ def retry(
     app: App = None,
     json: Json = False,
 ) -> None:
-    """Run failed jobs again, with all their attempts. With --json, print one line for each job.
+    """Run failed jobs again, and count their attempts from 0. With --json, print one line for each job.
 
     delayq failed retry --all --rate 10/s
 

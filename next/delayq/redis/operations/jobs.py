@@ -292,7 +292,10 @@ class JobOperations(OperationsBase[RefT]):
                 await self._session.raise_if_elsewhere(job_id)
             raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
         errors: dict[str, DelayqError] = {
-            "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
+            "running": JobRunning(
+                f"A worker has already received the job {job_id!r}.",
+                hint="`delayq cancel --running` asks the job to stop.",
+            ),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
             "finished": JobFinished(
                 f"The job {job_id!r} has finished.", hint="To run it again, schedule it with a new id."
@@ -302,7 +305,10 @@ class JobOperations(OperationsBase[RefT]):
 
 
 def _check_cursor(state: JobState, cursor: object) -> None:
-    """Raise InvalidInput for a cursor that no page can have, because the list would start from the beginning."""
+    """Raise InvalidInput for a cursor that no page can have.
+
+    Otherwise, the list would silently start again from the beginning.
+    """
     grammar = _CURSOR_OF_STREAM if state in ("ready", "reserved") else _CURSOR_OF_SET
     if cursor != "" and not (isinstance(cursor, str) and grammar.fullmatch(cursor)):
         raise InvalidInput(

@@ -3,9 +3,9 @@
 To settle a job is to report the outcome of its attempt. One request, called a trip, contains all settlements and the
 read of new jobs.
 
-Each trip that reads a queue, and each wait, also reads the operators' pause and restart switches in the same request. A
-paused queue is not read. If the new switches show that the queue of a new job is paused, the job is handed back: it
-returns to its queue at no cost.
+Each trip that reads a queue also reads the operators' pause and restart switches in the same request. Each wait reads
+the switches at its end, unless a signal interrupts the wait. A paused queue is not read. If the new switches show that
+the queue of a new job is paused, the job is handed back: it returns to its queue at no cost.
 
 If a queue refuses a call, for example because a key was damaged, the queue rests, which means that it is not used for a
 second. Other queues are not affected.
@@ -36,8 +36,8 @@ from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
 PAUSED_WAIT: Final = 2.0
-"""Longest wait for a job, in seconds, while a queue is paused or rests. The next wait reads the switches again, so that
-`resume` takes effect soon.
+"""Longest wait for a job, in seconds, while a queue is paused or rests. Each wait reads the switches at its end, so a
+short wait lets `resume` take effect soon.
 """
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
@@ -124,7 +124,8 @@ class RedisConsumer:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
 
         Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
-        or of a lower-priority read is lost. The settlements may then have taken effect.
+        is lost, or if a job of a paused queue that the trip read could not be handed back. The settlements may then
+        have taken effect. An error of a lower-priority read is not raised.
         """
         try:
             outcomes = drive(self._executor.finish(trip.started))
@@ -136,7 +137,9 @@ class RedisConsumer:
         if trip.reading:
             self._keep_state(read[1:])
             taken = self._taken([trip.reading], read[:1])
-            with suppress(BackendError):  # the next call raises it too; the answers above must not get lost with it
+            # An error of a lower-priority read must not hide the answers to the settlements. Jobs that a lost reply
+            # delivered are found at the next renewal of leases, when the supervisor asks the child for a replay.
+            with suppress(BackendError):
                 taken += self._take(trip.lower, trip.limit - len(taken))
 
         answers: list[int | BackendError] = [NOT_SETTLED] * trip.settled
