@@ -19,10 +19,13 @@ def name_of_application(app: str | None, settings: Settings) -> str:
 
 
 def prepare_application(session: CliSession, of_all: Settings, *, tells_start: bool = True) -> Settings:
-    """Return the settings of the loaded application, with a url, and use them for jobs that it dispatches.
+    """Return the settings for a worker of the loaded application. If they have no url, start the embedded server.
 
-    `of_all` has the settings of all connections. Raises ConfigError, and BackendUnavailable if the embedded server does
-    not start.
+    Jobs that the application dispatches use the returned settings, or `of_all` if a default connection is named. If the
+    application has set a manager, its jobs use that manager instead.
+
+    `of_all`: the settings with all connections. `tells_start`: print a line if the server was started. Raises
+    ConfigError, and BackendUnavailable if the embedded server does not start.
     """
     settings = session.with_server(settings_of_application(of_all.chosen()), tells_start=tells_start)
     share_settings(of_all if of_all.connection else settings)

@@ -68,7 +68,12 @@ Signature = Annotated[
 AllFailed = Annotated[bool, typer.Option("--all", help="All failed jobs, in all queues or in --queue.")]
 For = Annotated[
     str | None,
-    typer.Option("--for", metavar="DURATION", help="End automatically after this time.", show_default=False),
+    typer.Option(
+        "--for",
+        metavar="DURATION",
+        help="The pause or maintenance ends by itself after this time.",
+        show_default=False,
+    ),
 ]
 Reason = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Reason, shown to other people.", show_default=False)

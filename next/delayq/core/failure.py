@@ -1,8 +1,8 @@
-"""The record of the failures of a job: the last error in full, and up to nine earlier ones in `history`.
+"""The record of the failures of a job: the last failure, and up to nine earlier ones in `history`.
 
-The record is JSON in the Redis hash `errors`. It exists while the job is retried and after it has failed. Scripts copy
-earlier failures into `history`, so that a worker need not read them before it writes a new failure. `history` keeps the
-nine oldest failures, so the first one is never dropped.
+Long messages and tracebacks are cut. The record is JSON in the Redis hash `errors`. It exists while the job is retried
+and after it has failed. Scripts copy earlier failures into `history`, so that a worker need not read them before it
+writes a new failure. `history` keeps the nine oldest failures, so the first one is never dropped.
 """
 
 import traceback

@@ -48,7 +48,10 @@ def run_spec(spec: JobSpec) -> Ran:
 
 
 async def arun_spec(spec: JobSpec) -> Ran:
-    """Run a job that was not sent, in this event loop. Raises the errors of `run_spec`."""
+    """Run a job that was not sent, in this event loop.
+
+    Raises the same as `run_spec`, except that an async handler is never refused.
+    """
     return _or_raise(await arun(_envelope_of(spec)))
 
 
@@ -84,7 +87,7 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
 async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """Run the job of an envelope in this event loop. A handler that is not async runs in a thread.
 
-    The outcome and the errors are those of `run`.
+    Returns and raises the same as `run`, except that an async handler is never refused.
     """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)

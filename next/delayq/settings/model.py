@@ -259,9 +259,9 @@ def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
         table = ConnectionSettings if field == "connections" else Route
         return unknown_name(inner[-1], table.model_fields, f"[{'.'.join([field, *inner[:-1]])}] of {origin.place}")
     if origin.source == "file":
-        name = f"The setting {'.'.join([field, *inner])} in {origin.place}"
+        name = f"{'.'.join([field, *inner])} in {origin.place}"
     elif origin.source == "flag" and field in Settings.model_fields:
         name = f"{field}="
     else:
-        name = f"The setting {variable_of(field)}"
-    return ConfigError(f"{name} cannot be used: {reason}.", field=field)
+        name = variable_of(field)
+    return ConfigError(f"The value of {name} is not valid: {reason}.", field=field)

@@ -140,7 +140,7 @@ def _read_file(settings: type[BaseSettings], path: Path) -> dict[str, Any]:
         kind = unit_of(settings.model_fields[name].metadata)
         if kind == DURATION and not isinstance(value, str):
             raise ConfigError(
-                f"The setting {name} in {path} cannot be used: {shown(value)} is not a duration.",
+                f"The value of {name} in {path} is not valid: {shown(value)} is not a duration.",
                 hint=f'Write it with its unit, such as {name} = "30s".',
                 field=name,
             )

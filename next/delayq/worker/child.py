@@ -1,9 +1,9 @@
 """The loop of a child, the worker process that runs jobs: it fetches jobs, runs them, and settles them.
 
-To settle a job is to report the outcome of its attempt. Each step of the loop makes at most one round trip (called a
-trip) to the backend, for example Redis. The trip settles finished jobs and fetches new ones. While its reply is on its
-way, the child runs the jobs that it already has. Only a child without jobs uses a blocking read to wait for new ones;
-otherwise the child waits only for the reply of its trip.
+To settle a job is to report the outcome of its attempt. Each step of the loop sends at most one request, called a trip,
+that settles finished jobs and fetches new ones. The trip goes to the backend, for example Redis. While its reply is on
+its way, the child runs the jobs that it already has. A step can make further round trips, for example to read pending
+jobs again. Only a child without jobs uses a blocking read, which waits until a new job comes.
 
 A lease is the time for which a fetched job belongs to a child. Each job of the child has a slot: the entry of the job
 in the memory that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The
@@ -106,7 +106,10 @@ class Child:
         """True after TERM."""
 
     def run(self) -> None:
-        """Run steps until the child has to end. Then let running jobs finish, settle them, and hand back others."""
+        """Run steps until the child has to end.
+
+        Then let running jobs finish, settle them, and hand back the jobs that have not started.
+        """
         while not self.is_ending():
             try:
                 self.step()
@@ -196,7 +199,8 @@ class Child:
     def complete(self) -> None:
         """Wait for the reply of the trip under way, if there is one: free settled jobs, and add new ones.
 
-        The main thread and the watchdog both call this method. A lock lets only one of them complete a trip at a time.
+        The main thread and the watchdog both call this method. A lock lets only one of them complete the trip under
+        way. The trip of `settle` needs no lock, because only the caller of `settle` knows that trip.
         """
         with self._trip_lock:
             under_way, self._under_way = self._under_way, None
@@ -262,7 +266,7 @@ class Child:
             raise
         self._free_settled(under_way.finished, answers)
         self._add(taken, under_way.sent_at)
-        if under_way.limit:  # the trip has also read the switches
+        if under_way.limit:  # if a queue was read, the trip has also read the switches
             self._slots.set_restart(self._consumer.switches().restart_ms)
 
     def _add(self, taken: Sequence[Any], sent_at: float) -> None:
@@ -342,7 +346,7 @@ class Child:
     def _free_settled(
         self, finished: Sequence[tuple[JobInFlight, Settlement]], answers: Sequence[int | BackendError]
     ) -> None:
-        """Free the slots of settled jobs, and keep the others, to settle them again.
+        """Free the slots of settled and fenced jobs. Keep the others, to settle them again.
 
         The others are jobs whose queue refused the call, and jobs that a cancel asked to stop. The latter are then
         settled as stopped.

@@ -75,9 +75,10 @@ def fork(main: Callable[[], int], *, title: str) -> int:
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:
-    """End a process that a handler has forked, with the exit code of a Python program that ends in the same way.
+    """End this process, which a handler has forked.
 
-    `error`: the exception that the handler raised in the copy; None = the handler returned.
+    The exit code is the one that Python uses: 0 after a return, 1 after an exception, and its own code after
+    `sys.exit`. `error`: the exception that the handler raised in the copy; None = the handler returned.
     """
     code: int | str | None = 0
     try:
@@ -95,7 +96,7 @@ def exit_as_copy(error: BaseException | None) -> NoReturn:
 
 
 def _flush() -> None:
-    """Flush the standard streams. A closed or full stream must not change the life of a process."""
+    """Flush the standard streams. Ignore errors of a closed or full stream, so that they do not end the process."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with contextlib.suppress(OSError, ValueError):

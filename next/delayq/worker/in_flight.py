@@ -1,14 +1,14 @@
 """The jobs that a child has fetched and not yet settled. Each job is waiting, running or finished.
 
-`InFlight` is shared by all threads of the child. `InFlight` also writes the state of each job into its slot: the entry
-of the job in the memory that the child shares with the supervisor. If the child dies, the supervisor reads the slots,
-to settle or redeliver each job.
+`InFlight` is shared by the main thread, the watchdog thread and the threads that run handlers. `InFlight` also writes
+the state of each job into its slot: the entry of the job in the memory that the child shares with the supervisor. If
+the child dies, the supervisor reads the slots, to settle or redeliver each job.
 
-`InFlight` also decides how many jobs the child fetches (`room`): about 20 ms of work, but at least one job for each
-free thread. It estimates the work from the running times of earlier jobs.
+`InFlight` also decides how many jobs the child fetches (`room`), so that the child has about 20 ms of work, and at
+least one job for each free thread. `InFlight` estimates the work from the running times of earlier jobs.
 
-A thread of the child, in this module, is room for one running job. Async jobs share one event loop, and each of them
-counts as one thread.
+`threads` is the number of jobs that the child runs at a time. Async jobs share one event loop, but each of them counts
+as one thread. So a free thread means that one more job may start.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 PREFETCH_SECONDS: Final = 0.02
 """How much work a child fetches in advance, in seconds.
 
-20 ms of work is enough to hide a round trip, and too little to keep jobs from other workers. A batch is half this
+20 ms of work is enough to hide a round trip, and so little that other workers still find jobs. A batch is half this
 amount, but at least one job per thread and at most MAX_BATCH jobs.
 """
 
@@ -69,7 +69,7 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
 class InFlight:
     """The jobs of one child. `slots`: the slots of the child. `threads`: how many jobs the child runs at a time.
 
-    `lock` protects this object, because the main thread, the watchdog and the threads that run handlers use it.
+    `lock` protects this object, because the main thread, the watchdog thread and the threads that run handlers use it.
     """
 
     def __init__(self, slots: SlotTable, *, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -146,8 +146,8 @@ class InFlight:
     def park(self, job: JobInFlight) -> None:
         """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
 
-        The handler of the job may have to wait for a thread. If the process dies before `enter`, the job does not count
-        a recovery.
+        The handler begins later, in another thread or in the event loop. If the process dies before `enter`, the job
+        does not count a recovery.
         """
         self.slots.mark(job.slot, SlotState.WAITING)
 
@@ -269,7 +269,10 @@ class InFlight:
             return self._take(lambda job: job.added_at < oldest and not (has_free_thread and job.is_suspect))
 
     def take_read_until(self, time: float) -> list[JobInFlight]:
-        """Take out the waiting jobs whose last read was sent at `time` or before, to forget them."""
+        """Take out the waiting jobs that no read after `time` has returned, to forget them.
+
+        Other workers usually own these jobs by now.
+        """
         return self._take(lambda job: job.read_at <= time)
 
     def free(self, jobs: Sequence[JobInFlight]) -> None:
@@ -283,10 +286,11 @@ class InFlight:
                 self.suspects -= job.is_suspect
 
     def room(self) -> int:
-        """Return how many jobs to fetch now: about 20 ms of work, but at least one job for each free thread.
+        """Return how many jobs to fetch now.
 
-        Do not fetch for threads whose job has already run for 20 ms, because a job fetched for them would wait and be
-        handed back.
+        The child should have about 20 ms of work, and at least one job for each free thread. One fetch is at most a
+        batch; see PREFETCH_SECONDS. Do not fetch for threads whose job has already run for 20 ms, because a job fetched
+        for them would wait and be handed back.
         """
         with self.lock:
             threads = self._threads - (self._long_runs() if self._running else 0)

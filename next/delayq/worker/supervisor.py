@@ -26,12 +26,16 @@ TICK: Final = 0.25
 SUSPENDED_AFTER: Final = 1.0
 """If a turn starts this many seconds later than planned, the whole worker was suspended (laptop sleep, SIGSTOP).
 
-The time limits of all running jobs are then extended by the delay, because the handlers did not run either. The grace
-period is not extended.
+The time limits of all running jobs are then extended by the delay, because the handlers did not run either. After a
+step that took too long (see LONGEST_STEP), they are extended by the whole time of the step. The grace period is not
+extended.
 """
 
 LONGEST_STEP: Final = 2.0
-"""The time of a step while the backend does not answer, in seconds. A much longer step was suspended, too."""
+"""Longest time that a step takes while the backend does not answer, in seconds.
+
+If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step.
+"""
 
 
 class Role(Protocol):

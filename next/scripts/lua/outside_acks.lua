@@ -31,9 +31,9 @@
 -- missing in the group has vanished. For entries up to the id `anew` (see `tidy`), the verdict is always `again`.
 --
 -- Handle each page before you ask for the next one. On the last page, the script deletes the fields `vanished` and
--- `anew` if they have not changed since the first page, and if the last page found nothing. For this comparison, all
--- pages need the marks of the first page, because a consumer may vanish between two pages, and the entries of this
--- consumer may be on an earlier page.
+-- `anew` if they have not changed since the first page, and if the last page found nothing. For this comparison, pass
+-- the marks of the first page with every other page. If a consumer vanishes between two pages, its entries may be on a
+-- page that was already read. The marks then differ on the last page, and the fields stay for the next pass.
 
 -- include: find_group
 -- include: padded

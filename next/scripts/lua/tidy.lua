@@ -22,7 +22,7 @@
 --            regrouped  1 = the stream existed, but its group was missing or damaged, and was set to the end of the
 --                       stream; else 0
 --            counted    sum of all counters (the fields `*_total` of `meta`)
---            is_new     1 = `meta` did not have the queue yet; else 0
+--            is_new     1 = the queue is new, because `meta` had no field `schema`; else 0
 -- COST     O(consumer groups)
 --
 -- Compare the returned numbers. The data is damaged if one of these conditions is false:
@@ -44,7 +44,9 @@
 -- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
-local delivered = known[1] -- the highest entry id that was delivered before the last `tidy`, or where the stream starts
+-- `delivered`: the highest entry id that was delivered before the last `tidy`. If the stream was created anew after
+-- that `tidy`, the id above which the entries of the new stream start.
+local delivered = known[1]
 local known_lease = known[2] or ''
 local sums = {
   redis.call('XLEN', stream),

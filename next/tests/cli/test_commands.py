@@ -84,9 +84,15 @@ def test_an_error_names_the_flags_of_the_command_line(tell: Tell, words: list[st
     ("words", "told"),
     [
         (("cancel", "elsewhere"), "Name the queue: --queue 'orders'."),
-        (("work", "--app", "shop", "--timeout", "soon"), "--timeout cannot be used: value 'soon' is not a duration."),
-        (("work", "--app", "shop", "--backoff", "soon"), "--backoff cannot be used: backoff 'soon' is not a duration."),
-        (("--prefix", "{}", "stats"), "--prefix cannot be used: '{}': String should match pattern"),
+        (
+            ("work", "--app", "shop", "--timeout", "soon"),
+            "The value of --timeout is not valid: value 'soon' is not a duration.",
+        ),
+        (
+            ("work", "--app", "shop", "--backoff", "soon"),
+            "The value of --backoff is not valid: backoff 'soon' is not a duration.",
+        ),
+        (("--prefix", "{}", "stats"), "The value of --prefix is not valid: '{}': String should match pattern"),
     ],
 )
 def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[str], told: str) -> None:
@@ -98,7 +104,7 @@ def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[s
 
 def test_an_error_of_the_environment_names_the_variable(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_TIMEOUT", "soon")
-    assert tell("stats")[1].startswith("delayq: The setting DELAYQ_TIMEOUT cannot be used: value 'soon' is not a")
+    assert tell("stats")[1].startswith("delayq: The value of DELAYQ_TIMEOUT is not valid: value 'soon' is not a")
 
 
 @pytest.mark.parametrize("command", ["list", "stats"])

@@ -127,7 +127,11 @@ def test_a_worker_serves_the_connection_that_is_named(shop: Path, server: redis.
         (("stats",), "lease =", "The settings file FILE is not valid TOML: Invalid value (at end of document)."),
         (("--config", "nope.toml", "stats"), "", "The settings file HERE/nope.toml does not exist."),
         (("--connection", "nope", "stats"), "", "Unknown connection 'nope'. Known connections: none."),
-        (("--prefix", "{}", "config", "show"), "", "--prefix cannot be used: '{}': String should match pattern"),
+        (
+            ("--prefix", "{}", "config", "show"),
+            "",
+            "The value of --prefix is not valid: '{}': String should match pattern",
+        ),
         (("-v", "-q", "stats"), "", "-v and -q are both given. Leave out one of them."),
     ],
 )

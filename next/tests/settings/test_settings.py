@@ -72,27 +72,27 @@ def test_a_given_lease_may_be_milliseconds() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("LEASE", "soon", "The setting DELAYQ_LEASE cannot be used: value 'soon' is not a duration. Write 500ms, 90s,"),
-        ("LEASE", "", "The setting DELAYQ_LEASE cannot be used: value '' is not a duration."),
-        ("LEASE", "50ms", "The setting DELAYQ_LEASE cannot be used: Input should be greater than or equal to 100."),
-        ("TRIES", "many", "The setting DELAYQ_TRIES cannot be used: 'many': Input should be a valid integer"),
-        ("MAX_PAYLOAD", "0", "The setting DELAYQ_MAX_PAYLOAD cannot be used: '0': Input should be greater than"),
-        ("PREFIX", "a{b}", "The setting DELAYQ_PREFIX cannot be used: 'a{b}': String should match pattern"),
+        ("LEASE", "soon", "The value of DELAYQ_LEASE is not valid: value 'soon' is not a duration. Write 500ms, 90s,"),
+        ("LEASE", "", "The value of DELAYQ_LEASE is not valid: value '' is not a duration."),
+        ("LEASE", "50ms", "The value of DELAYQ_LEASE is not valid: Input should be greater than or equal to 100."),
+        ("TRIES", "many", "The value of DELAYQ_TRIES is not valid: 'many': Input should be a valid integer"),
+        ("MAX_PAYLOAD", "0", "The value of DELAYQ_MAX_PAYLOAD is not valid: '0': Input should be greater than"),
+        ("PREFIX", "a{b}", "The value of DELAYQ_PREFIX is not valid: 'a{b}': String should match pattern"),
         (
             "QUEUE",
             "two words",
-            "The setting DELAYQ_QUEUE cannot be used: The queue name 'two words' is not valid. Use 1 to 128",
+            "The value of DELAYQ_QUEUE is not valid: The queue name 'two words' is not valid. Use 1 to 128",
         ),
-        ("BACKOFF", "soon", "The setting DELAYQ_BACKOFF cannot be used: backoff 'soon' is not a duration. Write 500ms"),
+        ("BACKOFF", "soon", "The value of DELAYQ_BACKOFF is not valid: backoff 'soon' is not a duration. Write 500ms"),
         (
             "DURABILITY",
             "disk",
-            "The setting DELAYQ_DURABILITY cannot be used: The durability 'disk' is not known. Use memory",
+            "The value of DELAYQ_DURABILITY is not valid: The durability 'disk' is not known. Use memory",
         ),
         (
             "EMBEDDED",
             "always",
-            "The setting DELAYQ_EMBEDDED cannot be used: 'always': Input should be 'auto' or 'never'.",
+            "The value of DELAYQ_EMBEDDED is not valid: 'always': Input should be 'auto' or 'never'.",
         ),
     ],
 )

@@ -61,9 +61,10 @@ def _rows_of(model: BaseModel, table: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _setting_of(row: str, connection: str) -> str:
-    """Return the setting that has the origin of a row.
+    """Return the name of the setting whose origin is shown in a row.
 
-    The table of the chosen connection provides the settings `url`, `prefix` and `queue`, so its rows use their origins.
+    In the table of the default connection, the rows `url`, `prefix` and `queue` have the origins of the settings with
+    these names. Every other row has the origin of its first part.
     """
     inner = row.removeprefix(f"connections.{connection}.")
     return inner if inner in ("url", "prefix", "queue") else row.partition(".")[0]

@@ -19,15 +19,17 @@ from delayq.settings.model import Settings
 
 
 def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
-    """Run the embedded server and a worker, until SIGTERM or Ctrl-C. The server keeps running until `delayq down`.
+    """Start the embedded server, and run a worker until SIGTERM or Ctrl-C.
+
+    The server keeps running after that; `delayq down` stops it.
 
     delayq up --app shop.jobs
     """
     settings = session_of(context).settings
     if not settings.uses_embedded:
-        why = "DELAYQ_EMBEDDED is never" if settings.url is None else "a url is set"
+        why = 'DELAYQ_EMBEDDED is set to "never"' if settings.url is None else "a url is set"
         raise ConfigError(
-            f"`up` runs the embedded server, but {why}.", hint="Run `delayq work` with the server of DELAYQ_URL."
+            f"`up` needs the embedded server, but {why}.", hint="Run `delayq work` with the server of DELAYQ_URL."
         )
     work(context, app=app, queue=queue)
 

@@ -45,7 +45,13 @@ def stats(
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option("--days", min=1, max=90, help="Also count the events of each of the last N days.", metavar="N"),
+        typer.Option(
+            "--days",
+            min=1,
+            max=90,
+            help="Also show how many jobs were scheduled, acknowledged, failed, … on each of the last N days.",
+            metavar="N",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -195,13 +201,15 @@ def set_queue(
         typer.Option(
             "--lease",
             metavar="DURATION",
-            help="How long a worker that does not renew the lease keeps its jobs.",
+            help="How long a job still belongs to a worker that no longer renews the lease.",
             show_default=False,
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue: how long a worker that does not renew the lease keeps its jobs.
+    """Set the lease of a queue: how long a job still belongs to a worker that no longer renews the lease.
+
+    After that, another worker gets the job.
 
     delayq queue set orders --lease 2m
     """

@@ -156,7 +156,11 @@ def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = 
 
 
 def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str = "") -> Call[Moved]:
-    """Make a scheduled job ready now. The call is not repeatable, because the second reply may be `running`."""
+    """Make a scheduled job ready now.
+
+    If the reply is lost, the executor does not send the call again, because a worker may have taken the job in the
+    meantime. The second reply would then be `running`.
+    """
     return queue_call(
         "run_now",
         keys,

@@ -1,4 +1,4 @@
-"""The asyncio leaf, which uses asyncio connections of redis-py."""
+"""The asyncio implementation of `Leaf`, the interface between executor and network, with connections of redis-py."""
 
 import asyncio
 from asyncio import AbstractEventLoop
@@ -56,8 +56,8 @@ class AsyncioLeaf:
     async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
         """Read replies; see Leaf.
 
-        The timeout is implemented here. After a read with a `timeout` of its own, redis-py returns None, which also
-        means nil, and keeps the connection open although the reply has not come yet.
+        The timeout is implemented here, because the `timeout` of redis-py does not fit. When it expires, redis-py
+        returns None, which looks like a nil reply, and keeps the connection open although the reply is still to come.
         """
         try:
             async with asyncio.timeout(block + self._try_timeout):
@@ -93,7 +93,10 @@ class AsyncioLeaf:
         return self._idle[loop]
 
     async def _close_with_loop(self, idle: list[AbstractConnection]) -> AsyncGenerator[None, None]:
-        """Close the connections when their loop ends. A loop closes its open async generators before it ends."""
+        """Close the connections when their loop ends.
+
+        `asyncio.run` closes the open async generators of its loop before it closes the loop.
+        """
         try:
             yield
         finally:

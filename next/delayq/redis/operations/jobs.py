@@ -292,7 +292,10 @@ class JobOperations(OperationsBase[RefT]):
                 await self._session.raise_if_elsewhere(job_id)
             raise JobNotFound(f"No job {job_id!r} is known in the queue {queue!r}.", hint="Check the id and the queue.")
         errors: dict[str, DelayqError] = {
-            "running": JobRunning(f"The job {job_id!r} is running.", hint="`delayq cancel --running` asks it to stop."),
+            "running": JobRunning(
+                f"A worker has already received the job {job_id!r}.",
+                hint="`delayq cancel --running` asks the job to stop.",
+            ),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
             "finished": JobFinished(
                 f"The job {job_id!r} has finished.", hint="To run it again, schedule it with a new id."

@@ -3,9 +3,9 @@
 To settle a job is to report the outcome of its attempt. One request, called a trip, contains all settlements and the
 read of new jobs.
 
-Each trip that reads a queue, and each wait, also reads the operators' pause and restart switches in the same request. A
-paused queue is not read. If the new switches show that the queue of a new job is paused, the job is handed back: it
-returns to its queue at no cost.
+Each trip that reads a queue also reads the operators' pause and restart switches in the same request. Each wait reads
+the switches at its end, unless a signal interrupts the wait. A paused queue is not read. If the new switches show that
+the queue of a new job is paused, the job is handed back: it returns to its queue at no cost.
 
 If a queue refuses a call, for example because a key was damaged, the queue rests, which means that it is not used for a
 second. Other queues are not affected.
@@ -36,8 +36,8 @@ from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
 PAUSED_WAIT: Final = 2.0
-"""Longest wait for a job, in seconds, while a queue is paused or rests. The next wait reads the switches again, so that
-`resume` takes effect soon.
+"""Longest wait for a job, in seconds, while a queue is paused or rests. Each wait reads the switches at its end, so a
+short wait lets `resume` take effect soon.
 """
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
@@ -129,7 +129,8 @@ class RedisConsumer:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
 
         Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
-        or of a lower-priority read is lost. The settlements may then have taken effect.
+        is lost. The settlements may then have taken effect. Later errors, of a lower-priority read or of a hand-back of
+        jobs of a paused queue, are not raised.
         """
         try:
             outcomes = drive(self._executor.finish(trip.started))
@@ -140,9 +141,12 @@ class RedisConsumer:
         taken: list[Delivery] = []
         if trip.reading:
             self._keep_state(read[1:])
-            taken = self._taken([trip.reading], read[:1])
-            with suppress(BackendError):  # the next call raises it too; the answers above must not get lost with it
-                taken += self._take(trip.lower, trip.limit - len(taken))
+            # A later error must not hide the answers to the settlements, nor jobs that were read before it. Jobs that a
+            # lost reply delivered are found at the next renewal of leases, when the supervisor asks for a replay.
+            with suppress(BackendError):
+                taken += self._taken([trip.reading], read[:1])
+                for queue in self._resting.awake(trip.lower):
+                    taken += self._take([queue], trip.limit - len(taken))
 
         elif read:
             self._keep_state(read)
