@@ -1,5 +1,7 @@
 """How the backend of a worker carries out settlements."""
 
+from typing import Any
+
 import pytest
 
 from delayq.backends.protocol import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
@@ -61,17 +63,39 @@ def test_a_supervisor_stops_a_killed_job_that_was_asked_to_stop(queue: QueueOnSe
     assert [row.ended for row in queue.read_outbox().rows] == ["cancelled"]
 
 
-def test_a_lost_read_of_a_lower_queue_loses_no_answer(
+def test_a_lost_read_of_a_lower_queue_loses_no_answer_and_no_job(
     queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (job,) = queue.reserve("one")
     executor = Executor(BlockingLeaf(Address(url)))
-    consumer = RedisConsumer(executor, queue.keys, ["orders", "lower"], Options(), name=OURS)
+    queue.put("two", "ready")
+    consumer = RedisConsumer(executor, queue.keys, ["first", "orders", "lowest"], Options(), name=OURS)
     consumer.open()
     trip = consumer.begin([Acked("orders", job.id, job.entry)], 10)
+    run_all = executor.run_all
 
-    def lose(*_: object) -> None:
+    async def lose(calls: Any, **options: Any) -> Any:
+        if any("lowest" in str(word) for call in calls for word in call.words):
+            raise OutcomeUnknown("the reply was lost")
+        return await run_all(calls, **options)
+
+    monkeypatch.setattr(executor, "run_all", lose)
+    answers, taken = consumer.complete(trip)
+    assert (answers, [one.id for one in taken]) == ([SettleAnswer.SETTLED], ["two"])
+
+
+def test_a_failed_hand_back_of_a_paused_job_loses_no_answer(
+    queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = queue.reserve("one")
+    consumer = RedisConsumer(Executor(BlockingLeaf(Address(url))), queue.keys, ["orders"], Options(), name=OURS)
+    consumer.open()
+    queue.put("two", "ready")
+    queue.pause(0, now="")
+    trip = consumer.begin([Acked("orders", job.id, job.entry)], 10)
+
+    def lose(held: object) -> None:
         raise OutcomeUnknown("the reply was lost")
 
-    monkeypatch.setattr(consumer, "_take", lose)
+    monkeypatch.setattr(consumer, "hand_back", lose)
     assert consumer.complete(trip) == ([SettleAnswer.SETTLED], [])
