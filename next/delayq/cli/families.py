@@ -48,7 +48,7 @@ COMMANDS: Final = {
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),
     "restart": Command("Workers", "Ask all workers to finish their running jobs and exit.", "workers:restart"),
     "maintenance": Command("Workers", "Stop all workers from starting jobs: on, off.", "workers:maintenance"),
-    "up": Command("Local", "Run the embedded server and a worker, until SIGTERM or Ctrl-C.", "local:up"),
+    "up": Command("Local", "Start the embedded server, and run a worker until SIGTERM or Ctrl-C.", "local:up"),
     "down": Command("Local", "Stop the embedded server of this project.", "local:down"),
     "listen": Command("Local", "Run a worker and restart it when the code changes.", "local:listen"),
     "demo": Command("Local", "Show delayq at work for ten seconds, on a temporary server.", "local:demo"),
