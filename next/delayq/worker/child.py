@@ -44,7 +44,7 @@ IDLE_WAIT: Final = 5.0
 
 BUSY_WAIT: Final = 0.02
 """Polling interval in seconds: while the child has running jobs and may fetch more, while the child has no job but may
-not fetch (for example during a pause), and in `drain`.
+not fetch (for example while SIGUSR2 pauses the worker), and in `drain`.
 """
 
 LONGEST_PAUSE: Final = 2.0
@@ -230,7 +230,7 @@ class Child:
         self._outages.is_over(UNREACHABLE)
 
     def _room(self) -> int:
-        """Return how many jobs may be fetched now: 0 during a pause, or while a suspect should run alone."""
+        """Return how many jobs may be fetched now: 0 while SIGUSR2 pauses the worker or a suspect should run alone."""
         if self._is_blocked_by_suspect() or self._slots.is_paused():
             return 0
         room = self._in_flight.room()

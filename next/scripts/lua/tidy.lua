@@ -29,8 +29,8 @@
 --
 -- * `stream` = `entries`
 -- * `jobs` = `scheduled` + `entries` + `failed` + `completed`
--- * `locks` <= `unique`. This condition is needed because a job loses its unique key if its row in the key `unique` is
---   lost, and the other two conditions do not reveal this.
+-- * `locks` <= `unique`. This condition finds jobs whose row in the hash `unique` is lost. Another job could take their
+--   unique key. The first two conditions do not find such jobs.
 --
 -- If the counter sum (`counted`) is unchanged since the caller's last call, there is nothing new for the statistics. If
 -- the sum has fallen, the server lost data or the queue was removed.

@@ -44,7 +44,9 @@ NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A pipelined request that awaits its reply: settlements first, then (if a queue is read) new jobs and switches.
+    """A pipelined request that awaits its reply: settlements, then new jobs if a queue is read, then the switches.
+
+    If all queues are paused or rest, the switches are read alone, at most once in 2 s.
 
     `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
     no queue. `lower`: the queues with a lower priority. `limit`: maximum number of new jobs.
