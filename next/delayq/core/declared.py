@@ -29,17 +29,18 @@ _NOTHING: Final = SendOptions()
 _OF_SPEC: Final = tuple(field for field in SendOptions.__struct_fields__ if field != "connection")
 """The options that a JobSpec has too."""
 
-_declared: Final[dict[str, SendOptions]] = {}
+declarations: Final[dict[str, SendOptions]] = {}
+"""The declared options by job name."""
 
 
 def declare(name: str, options: SendOptions) -> None:
     """Store the options that a job declares."""
-    _declared[name] = options
+    declarations[name] = options
 
 
 def declared_options(name: str) -> SendOptions:
     """Return the options that a job of this name declares; without a declaration, all options are None."""
-    return _declared.get(name) or _declared.get(name.partition("@")[0]) or _NOTHING
+    return declarations.get(name) or declarations.get(name.partition("@")[0]) or _NOTHING
 
 
 def with_options(spec: JobSpec, options: SendOptions) -> JobSpec:

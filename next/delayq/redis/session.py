@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from delayq.core.declared import declared_options, with_options
+from delayq.core.declared import declarations, declared_options, with_options
 from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, InvalidInput, NotConfirmed
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
@@ -56,6 +56,8 @@ class Session:
         Raises InvalidInput if the spec names no queue, and the declaration or a route sends the job to another
         connection.
         """
+        if not declarations and not self._routes.table:
+            return spec
         declared = declared_options(spec.name)
         if spec.queue is None and (self._routes.table or declared.connection):
             to = destination(

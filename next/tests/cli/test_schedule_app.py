@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
-from delayq.core import declared
+from delayq.core.declared import declarations
 from delayq.jobs.registry import registry
 from delayq.manager import set_manager
 from tests.cli.conftest import Run, Tell
@@ -35,15 +36,18 @@ def report() -> None: ...
 
 
 @pytest.fixture(autouse=True)
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: redis.Redis) -> None:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: redis.Redis) -> Iterator[None]:
     (tmp_path / "app_jobs.py").write_text(APPLICATION + REPORT)
     (tmp_path / "delayq.toml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
-    monkeypatch.setattr(declared, "_declared", dict(declared._declared))
     monkeypatch.delitem(sys.modules, "app_jobs", raising=False)
     set_manager(None)
+    known = dict(declarations)
+    yield
+    declarations.clear()
+    declarations.update(known)
 
 
 def scheduled(run: Run, *words: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, InvalidInput, JobSpec, dispatch, using_manager
-from delayq.core import declared
-from delayq.core.declared import SendOptions
+from delayq.core.declared import SendOptions, declarations
 from delayq.core.errors import ConfigError
 from delayq.manager import Manager
 from delayq.settings.model import load_settings
@@ -84,10 +83,9 @@ def test_a_route_to_another_connection_is_refused(routed: Path, server: redis.Re
 def test_a_client_decides_as_dispatch_does_for_declared_jobs(
     routed: Path, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(declared, "_declared", {})
-    declared.declare("report.declared", SendOptions(queue="mine"))
-    declared.declare("elsewhere", SendOptions(connection="reports"))
-    declared.declare("order.own", SendOptions(queue="mine"))
+    monkeypatch.setitem(declarations, "report.declared", SendOptions(queue="mine"))
+    monkeypatch.setitem(declarations, "elsewhere", SendOptions(connection="reports"))
+    monkeypatch.setitem(declarations, "order.own", SendOptions(queue="mine"))
     with DelayQ() as client:
         for name in ("report.declared", "elsewhere"):
             with pytest.raises(InvalidInput, match=f"The job '{name}' belongs .* 'reports'"):
