@@ -40,6 +40,7 @@ def test_schedule_show_list_and_cancel_a_job(run: Run) -> None:
         (("listen",), 2, "No application is named"),
         (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--once"), 5, "cannot be reached"),
         (("--url", "redis://127.0.0.1:1", "work", "--app", "json", "--max-time", "10ms"), 5, "cannot be reached"),
+        (("work", "--app", "json", "--once", "--stop-when-empty-for", "soon"), 2, "stop_when_empty_for 'soon'"),
         (("work", "--app", "./shop.py"), 2, "takes the name of a module"),
     ],
 )

@@ -142,13 +142,15 @@ def test_what_a_queue_refuses_to_settle_is_settled_a_second_later() -> None:
     assert under_test.slots.read() == []
 
 
-def test_a_job_that_was_asked_to_stop_is_settled_again_as_stopped() -> None:
+def test_a_job_that_was_asked_to_stop_is_settled_again_as_stopped(caplog: pytest.LogCaptureFixture) -> None:
     consumer = FakeConsumer(delivery(1, name="raises"))
     consumer.answer = SettleAnswer.STOP_ASKED
     under_test = ChildUnderTest(consumer)
     for _ in range(2):
         under_test.child.step()
-    under_test.child.settle()
+    with caplog.at_level("INFO"):
+        under_test.child.settle()
+    assert caplog.messages[-1] == "job job-1 of q does not run again: a cancel asked it to stop"
     assert [view.state for view in under_test.slots.read()] == [SlotState.RUNNING]
     consumer.answer = SettleAnswer.SETTLED
     under_test.child.drain()
