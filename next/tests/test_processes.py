@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pytest
 import redis
@@ -62,9 +63,14 @@ def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with ExitStack() as stack:
 
-        def start(*options: str, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-            words = [*before, sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", "--queue", "q"]
-            process = subprocess.Popen([*words, *options], cwd=tmp_path, env=environment)
+        def start(
+            *options: str,
+            before: tuple[str, ...] = (),
+            program: tuple[str, ...] = ("-m", "delayq"),
+            stderr: IO[bytes] | None = None,
+        ) -> subprocess.Popen[bytes]:
+            words = [*before, sys.executable, *program, "--url", url, "work", "--app", "app", "--queue", "q"]
+            process = subprocess.Popen([*words, *options], cwd=tmp_path, env=environment, stderr=stderr)
             stack.callback(end_worker, process)
             return process
 
@@ -234,3 +240,52 @@ def assert_handed_back(client: DelayQ, id: str) -> None:
     assert (found.state in ("ready", "scheduled"), found.attempts) == (True, 0)  # due now: a mover makes it ready
     counters = client.stats("q")[0].counters
     assert (counters["released"] + counters["handed_back"], counters["reclaimed"]) == (1, 0)
+
+
+def test_a_changed_password_is_logged_once_and_the_worker_works_when_it_is_changed_back(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
+) -> None:
+    log, told = tmp_path / "log", tmp_path / "told"
+    with told.open("wb") as stderr:
+        worker = start(stderr=stderr)
+    client.schedule("stamp", {"path": str(log)}, queue="q")
+    wait_until(lambda: len(lines(log)) == 1)
+    server.config_set("requirepass", "new")
+    try:
+        server.client_kill_filter(_type="normal", skipme=True)
+        server.client_kill_filter(_type="pubsub")
+        wait_until(lambda: len(lines(told)) >= 2)
+        time.sleep(6)
+    finally:
+        server.config_set("requirepass", "")
+    errors = [line for line in lines(told) if " ERROR " in line]
+    refusals = [line for line in errors if "refused the login" in line]
+    assert 1 <= len(refusals) <= 3  # one of each process: supervisor, child, sidecar
+    assert len(errors) - len(refusals) <= 1  # the lost connection of the waiting child
+    client.schedule("stamp", {"path": str(log)}, queue="q")
+    wait_until(lambda: len(lines(log)) == 2)
+    assert worker.poll() is None
+
+
+def test_a_worker_whose_login_is_refused_leaves_in_good_order_with_exit_code_2(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    program = "import sys, delayq.core.outages as o; o.LOGIN_PATIENCE = 1; from delayq.__main__ import main; main()"
+    worker = start(program=("-c", program))
+    client.schedule("slow", {"path": str(log), "seconds": 0}, queue="q")
+    wait_until(lambda: len(lines(log)) == 2)
+    server.config_set("requirepass", "new")
+    try:
+        server.client_kill_filter(_type="normal", skipme=True)
+        assert worker.wait(timeout=60) == 2
+    finally:
+        server.config_set("requirepass", "")
+
+
+def test_a_worker_without_the_system_calls_of_linux_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    program = "import signal; del signal.sigtimedwait; from delayq.__main__ import main; main()"
+    words = [sys.executable, "-c", program, "work", "--app", "app"]
+    ended = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("delayq: Workers do not run on this platform (linux)")

@@ -5,25 +5,38 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from delayq.core.errors import DelayqError
+from delayq.core.errors import DelayqError, LoginRefused
 
 logger: Final = logging.getLogger("delayq")
 
 EVERY: Final = 5.0
 
+LOGIN_PATIENCE: Final = 60.0
+"""A process whose login is refused leaves after this many seconds, so that its process manager starts it with the new
+password."""
+
 
 class Outages:
-    """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed"."""
+    """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed".
+
+    Refused logins are logged once, whatever fails because of them, and not again every 5 s.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, int]] = {}
+        self._refused: set[str] = set()
 
     def tell(self, what: str, error: Exception) -> None:
         """Log `what` and the text of `error`, unless `what` was logged less than 5 s ago.
 
         An error that is not a DelayqError is unexpected, so its traceback is logged too.
         """
+        if isinstance(error, LoginRefused):
+            if not self._refused:
+                logger.error("%s", error)
+            self._refused.add(what)
+            return
         now = self._clock()
         told_at, count = self._since.get(what, (0.0, 0))
         count += 1
@@ -39,3 +52,25 @@ class Outages:
         """Log that an error has ended, if `what` was logged before."""
         if self._since and self._since.pop(what, None) is not None:
             logger.info("this error has ended: %s", what)
+        if self._refused:
+            self._refused.discard(what)
+            if not self._refused:
+                logger.info("the login is accepted again")
+
+
+class RefusedLogins:
+    """Measures for how long the server has refused the login of a process."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+
+    def refused(self) -> bool:
+        """Record a refused login. Return True if all calls of the last LOGIN_PATIENCE seconds were refused."""
+        if self._since is None:
+            self._since = self._clock()
+        return self._clock() - self._since >= LOGIN_PATIENCE
+
+    def accepted(self) -> None:
+        """Record a successful call."""
+        self._since = None

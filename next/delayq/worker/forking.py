@@ -12,6 +12,14 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from delayq.core.errors import ConfigError
+
+if not (hasattr(os, "fork") and hasattr(signal, "sigtimedwait")):
+    raise ConfigError(
+        f"Workers do not run on this platform ({sys.platform}), because it has no fork or no sigtimedwait.",
+        hint="Run `delayq work` and `delayq move` on Linux. Clients and the other commands work here.",
+    )
+
 
 def is_ignored(number: int) -> bool:
     """Return True if the process ignores a signal, as `nohup` makes it ignore HUP."""

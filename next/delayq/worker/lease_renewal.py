@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from delayq.backends.protocol import LeaseKeeper
+from delayq.core.errors import LoginRefused
+from delayq.core.outages import RefusedLogins
 from delayq.worker.children import ChildProcess
 
 RETRY_AFTER: Final = 2.0
@@ -19,10 +21,21 @@ class LeaseRenewal:
     """Renews leases every third of a lease.
 
     `lease`: the shortest lease of the queues at the start, in seconds. The reply to each renewal has the current value.
+    `give_up`: stops the worker, for a given reason. It is called after a minute of refused logins: the password was
+    probably changed, and only a new process gets the new one.
     """
 
-    def __init__(self, keeper: LeaseKeeper, *, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        *,
+        lease: float,
+        give_up: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keeper = keeper
+        self._give_up = give_up
+        self._logins = RefusedLogins(clock=clock)
         self._every = lease / 3
         self._clock = clock
         self._renew_at = clock() + self._every
@@ -52,7 +65,13 @@ class LeaseRenewal:
         ordered to read its pending jobs again.
         """
         held = [view.ref for view in child.slots.read()]
-        renewed = self._keeper.renew(child.consumer, held)
+        try:
+            renewed = self._keeper.renew(child.consumer, held)
+        except LoginRefused:
+            if self._logins.refused():
+                self._give_up("its login was refused for a minute")
+            raise
+        self._logins.accepted()
         if renewed.more > 0:
             child.slots.ask_replay()
         for job in held:

@@ -16,6 +16,8 @@ from functools import partial
 from typing import Final
 
 from delayq.backends.protocol import Backend, WakeUps
+from delayq.core.errors import LoginRefused
+from delayq.core.exit_codes import ExitCode
 from delayq.core.options import Options
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
@@ -75,19 +77,25 @@ def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes; only the supervisor reacts
     parent = os.getppid()
-    _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
-    return 0
+    try:
+        _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
+    except LoginRefused as error:
+        return error.exit_code
+    return ExitCode.OK
 
 
 def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
     """Run the loops for all listed queues in this process, until a signal ends the process.
 
     Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable if the
-    embedded server does not start, and ConfigError if the url cannot be used.
+    embedded server does not start, and ConfigError if the url cannot be used. Raises LoginRefused if the server refuses
+    the login at the start, or later for a minute.
     """
     backend.prepare()
-    if not allows_eviction:
-        when_reachable(backend.check)
+    first: Callable[[], object] = backend.check
+    if allows_eviction:
+        first = backend.queue_keeper([], name=consumer_name()).queues
+    when_reachable(first)
     _run(backend, options, [], options.lease_ms / 1000, stopping=lambda: False)
 
 

@@ -12,7 +12,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from delayq.core.errors import BackendUnavailable, OutcomeUnknown
+from delayq.core.errors import BackendUnavailable, LoginRefused, OutcomeUnknown
 from delayq.core.outages import Outages
 
 WAITING: Final = "waiting for Redis"
@@ -20,12 +20,15 @@ WAITING: Final = "waiting for Redis"
 T = TypeVar("T")
 
 
-def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None) -> T:
+def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None, waits_for_login: bool = False) -> T:
     """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
     Raises BackendUnavailable or OutcomeUnknown if Redis has not answered after `retry_timeout` seconds; None = wait
-    without end.
+    without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process of a running worker.
     """
+    retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)
+    if waits_for_login:
+        retried += (LoginRefused,)
 
     outages = Outages()
 
@@ -35,7 +38,7 @@ def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None)
             outages.tell(WAITING, error)
 
     retrying = Retrying(
-        retry=retry_if_exception_type((BackendUnavailable, OutcomeUnknown)),
+        retry=retry_if_exception_type(retried),
         wait=wait_random_exponential(multiplier=0.2, max=5.0),
         stop=stop_never if retry_timeout is None else stop_after_delay(retry_timeout),
         before_sleep=log_failure,

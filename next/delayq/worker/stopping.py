@@ -104,6 +104,12 @@ class Stopping:
             logger.info("the worker is shutting down: %s; running jobs have %g s to finish", why, self._options.grace)
             self._end_at = self._clock() + self._options.grace
 
+    def give_up(self, why: str) -> None:
+        """Begin the shutdown because the worker cannot work with its settings. The exit code is then 2."""
+        if self._end_at is None:
+            self.code = ExitCode.WRONG_USE
+        self.begin(why)
+
     def _on_stop_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
         now = self._clock()
         if self._first_signal is None:

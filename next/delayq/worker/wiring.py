@@ -39,8 +39,9 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
         backend.check()
     backend.prepare()
 
+    stopping = Stopping(options, last_restart_ms=keeper.restart_ms())
     roles: list[Role] = [
-        LeaseRenewal(keeper, lease=lease),
+        LeaseRenewal(keeper, lease=lease, give_up=stopping.give_up),
         Timeouts(is_single=options.is_single, grace=options.timeout_grace),
     ]
     workers = backend.worker_registry()
@@ -58,7 +59,7 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
         Sidecar(
             partial(run_sidecar, backend, defaults, queues, lease) if options.with_loops and backend.has_loops else None
         ),
-        Stopping(options, last_restart_ms=keeper.restart_ms()),
+        stopping,
         alive=roles,
         ended=CrashRecovery(keeper, attempts.end_of_killed),
         tick=min(TICK, lease / 6),

@@ -16,7 +16,7 @@ from delayq.redis.keys import Keys
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run
-from tests.support.proxy import server_that_answers
+from tests.support.proxy import PONG, server_that_answers
 from tests.support.queue import QueueOnServer
 
 MASKS = [
@@ -124,7 +124,7 @@ def test_a_lost_answer(run: Run, impatient: None) -> None:
         (("cancel", "order-42"), '{"id":"order-42","queue":"default","outcome":"unknown"}\n'),
         (("queue", "set", "orders", "--lease", "1m"), '{"queue":"orders","outcome":"unknown"}\n'),
     ):
-        with server_that_answers(b"") as silent:
+        with server_that_answers(PONG, b"") as silent:
             assert printed(run, "--url", silent, *words) == line
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from delayq.backends.protocol import Promoted, Reclaimed, Repaired
-from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
+from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, LoginRefused, OutcomeUnknown
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
@@ -262,6 +262,15 @@ def test_a_loop_that_can_never_work_ends_all(caplog: pytest.LogCaptureFixture) -
     clock = FakeClock()
     with pytest.raises(ConfigError):
         run_loops([Stepping(clock, ConfigError("a wrong password"))], clock.wait, lambda: False, clock=clock)
+
+
+def test_a_refused_login_is_logged_once_and_ends_all_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock, refused = FakeClock(), LoginRefused("a wrong password")
+    first, second = Failing(clock, refused), Failing(clock, refused)
+    with pytest.raises(LoginRefused):
+        run_loops([first, second], clock.wait, lambda: False, clock=clock)
+    assert clock.now == 160
+    assert caplog.messages == ["a wrong password"]
 
 
 def test_a_hint_wakes_all_loops_and_is_passed_on() -> None:

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import redis
 from hiredis import pack_command
 
 from delayq import AsyncDelayQ, DelayQ
-from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
+from delayq.core.errors import BackendUnavailable, ConfigError, LoginRefused, OutcomeUnknown
 from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -42,7 +43,7 @@ def count_asyncio(url: str) -> int:
 
 def run_program(program: str, *arguments: str) -> str:
     words = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 @pytest.fixture(params=[count_blocking, count_asyncio])
@@ -56,13 +57,47 @@ def test_a_server_that_loads_its_data_is_asked_again(count: Any) -> None:
         assert count(url) == 7
 
 
-def test_a_server_that_wants_a_password_is_no_lost_answer(count: Any, url: str, server: redis.Redis) -> None:
+def test_a_server_that_wants_a_password_is_told_as_a_refused_login(count: Any, url: str, server: redis.Redis) -> None:
     server.config_set("requirepass", "secret")
     try:
-        with pytest.raises(CallRefused, match=r"refused INCR: NOAUTH Authentication required\. Put the password into"):
+        with pytest.raises(LoginRefused, match=r"refused the login: (NOAUTH )?Authentication required\."):
             count(url)
     finally:
         server.config_set("requirepass", "")
+
+
+def test_a_wrong_password_is_told_as_a_refused_login(count: Any, url: str, server: redis.Redis) -> None:
+    server.config_set("requirepass", "secret")
+    try:
+        with pytest.raises(LoginRefused, match=r"refused the login: .*invalid username-password pair"):
+            count(url.replace("unix://", "unix://:wrong@"))
+    finally:
+        server.config_set("requirepass", "")
+
+
+def test_a_user_who_may_not_run_ping_is_logged_in(count: Any, url: str, server: redis.Redis) -> None:
+    server.acl_setuser("counter", enabled=True, passwords=["+word"], keys=["*"], commands=["+incr"])
+    try:
+        assert count(url.replace("unix://", "unix://counter:word@")) == 1
+    finally:
+        server.acl_deluser("counter")
+
+
+def test_a_server_with_too_many_clients_is_asked_again_and_then_told_as_not_sent(count: Any) -> None:
+    with private_server(["--maxclients", "1"]) as url, socket.socket(socket.AF_UNIX) as held:
+        held.connect(url.removeprefix("unix://"))
+        with pytest.raises(BackendUnavailable, match=r"Nothing was sent\."):  # its text may be lost: the server closes
+            count(url)
+        threading.Timer(0.3, held.close).start()
+        assert count(url) == 1
+
+
+def test_an_error_of_a_balancer_is_told_as_not_sent(count: Any) -> None:
+    with (
+        server_that_answers(*[b"-ERR no healthy upstream\r\n"] * 100) as url,
+        pytest.raises(BackendUnavailable, match=r"no healthy upstream\. Nothing was sent\."),
+    ):
+        count(url)
 
 
 def test_a_lost_answer_to_a_call_that_may_not_be_repeated(count: Any, url: str, server: redis.Redis) -> None:
@@ -285,5 +320,41 @@ def test_an_awaited_try_ends_after_its_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address(f"redis://127.0.0.1:{silent.getsockname()[1]}")
         executor = make_executor(address, is_async=True, retry_timeout=0, try_timeout=0.05)
-        with pytest.raises(OutcomeUnknown, match="no reply came in time"):
+        with pytest.raises(BackendUnavailable, match=r"no reply came in time\. Nothing was sent\."):
             asyncio.run(executor.run(COUNT))
+
+
+def test_under_green_threads_a_try_ends_after_its_time() -> None:
+    program = """
+        from gevent import monkey
+        monkey.patch_all()
+
+        import socket
+        from delayq.core.errors import BackendUnavailable
+        from delayq.redis.calls.call import command
+        from delayq.redis.connection.factory import make_executor
+        from delayq.redis.connection.leaf import drive
+        from delayq.redis.connection.url import Address
+
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = Address(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+            try:
+                drive(make_executor(address, retry_timeout=0, try_timeout=0.05).run(command("PING", parse=bytes)))
+            except BackendUnavailable as error:
+                print(error)
+    """
+    assert "no reply came in time" in run_program(program)
+
+
+def test_a_client_needs_no_poll(url: str, server: redis.Redis) -> None:
+    """Windows has none, and eventlet removes it."""
+    program = """
+        import select, sys
+        del select.poll
+
+        from delayq import DelayQ
+
+        with DelayQ(sys.argv[1]) as client:
+            print(*[client.schedule("n", id=id, delay="1h").outcome for id in "ab"])
+    """
+    assert run_program(program, url).split() == ["created", "created"]

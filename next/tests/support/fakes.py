@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from delayq.backends.protocol import Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Switches
-from delayq.core.errors import BackendError, CallRefused
+from delayq.core.errors import BackendError, CallRefused, LoginRefused
 
 FakeTrip = tuple[list[int | BackendError], list[Delivery]]
 
@@ -81,6 +81,7 @@ class FakeKeeper:
         self.settled: dict[str, list[str]] = {}
         self.decided: list[Settlement] = []
         self.fails_with_recovery = False
+        self.refuses_login = False
 
     def open(self) -> float:
         return self.lease_ms / 1000
@@ -92,6 +93,8 @@ class FakeKeeper:
         return 0
 
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:
+        if self.refuses_login:
+            raise LoginRefused("refused")
         self.renewed += held
         return Renewed(self.lease_ms, len(self.jobs) - len(held), self.cancelled)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import hiredis
 
+PONG = b"+PONG\r\n"
+"""The reply that ends a login."""
+
 
 class Proxy:
-    """Passes everything on between clients and a server, and counts the replies.
+    """Passes everything on between clients and a server, and counts the replies, except for the PONG of each login.
 
     `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client; 0 = none.
     `lose_all()`: it does so with every reply from now on.
@@ -54,7 +57,7 @@ class Proxy:
             while data := _received(server):
                 reader.feed(data)
                 arrived = self._count(reader)
-                if self._loses_all or 0 < self._left <= arrived:
+                if arrived and (self._loses_all or 0 < self._left <= arrived):
                     self._left = 0
                     break
                 self._left = max(self._left - arrived, 0)
@@ -64,8 +67,8 @@ class Proxy:
 
     def _count(self, reader: hiredis.Reader) -> int:
         arrived = 0
-        while reader.has_data() and reader.gets() is not None:
-            arrived += 1
+        while reader.has_data() and (reply := reader.gets()) is not None:
+            arrived += reply != b"PONG"
         self.replies += arrived
         return arrived
 

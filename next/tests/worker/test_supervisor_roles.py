@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from delayq.backends.protocol import Delivery, Failed, Released, Settlement, Stopped
 from delayq.core.backoff import Fixed
 from delayq.core.control_flow import JobCancelled, JobTimedOut
+from delayq.core.errors import LoginRefused
 from delayq.core.exit_codes import ExitCode
 from delayq.core.outcome import Policy
 from delayq.jobs.function import job
@@ -91,7 +93,7 @@ def recover(child: ChildUnderTest, held: Sequence[Delivery]) -> FakeKeeper:
 def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.WAITING, SlotState.RUNNING)
     keeper = FakeKeeper(*held)
-    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    renewal = LeaseRenewal(keeper, lease=30, give_up=print, clock=child.clock)
     for _ in range(21):
         renewal.step([child.process], child.clock())
         child.clock.now += 1
@@ -101,13 +103,13 @@ def test_everything_in_the_slots_is_renewed_every_third_of_a_lease(child: ChildU
 
 def test_a_renewal_for_no_child_asked_nothing_and_ends_no_outage() -> None:
     clock = FakeClock()
-    renewal = LeaseRenewal(FakeKeeper(), lease=30, clock=clock)
+    renewal = LeaseRenewal(FakeKeeper(), lease=30, give_up=print, clock=clock)
     assert renewal.step([], clock() + 10) is False
 
 
 def test_renewals_follow_a_lease_that_is_changed(child: ChildUnderTest) -> None:
     keeper = FakeKeeper(*child.hold(SlotState.RUNNING))
-    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    renewal = LeaseRenewal(keeper, lease=30, give_up=print, clock=child.clock)
     keeper.lease_ms = 3_000
     for _ in range(14):
         renewal.step([child.process], child.clock())
@@ -115,8 +117,25 @@ def test_renewals_follow_a_lease_that_is_changed(child: ChildUnderTest) -> None:
     assert len(keeper.renewed) == 4
 
 
+def test_a_minute_of_refused_logins_stops_the_worker_with_exit_code_2(child: ChildUnderTest) -> None:
+    keeper, stopping = FakeKeeper(*child.hold(SlotState.RUNNING)), Stopping(WorkerOptions(), clock=child.clock)
+    renewal = LeaseRenewal(keeper, lease=30, give_up=stopping.give_up, clock=child.clock)
+    child.clock.now += 10
+    for keeper.refuses_login in (True, False, True):
+        for _ in range(58):
+            assert not stopping.is_stopping
+            with suppress(LoginRefused):
+                renewal.step([child.process], child.clock())
+            child.clock.now += 1
+    for _ in range(5):
+        with suppress(LoginRefused):
+            renewal.step([child.process], child.clock())
+        child.clock.now += 1
+    assert (stopping.is_stopping, stopping.code) == (True, ExitCode.WRONG_USE)
+
+
 def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTest) -> None:
-    renewal = LeaseRenewal(FakeKeeper(delivery(1)), lease=30, clock=child.clock)
+    renewal = LeaseRenewal(FakeKeeper(delivery(1)), lease=30, give_up=print, clock=child.clock)
     child.clock.now += 10
     renewal.step([child.process], child.clock())
     assert child.slots.take_replay()
@@ -126,7 +145,7 @@ def test_a_child_replays_when_the_backend_holds_more_for_it(child: ChildUnderTes
 def test_a_wish_to_stop_reaches_the_job_by_a_hint_or_a_renewal(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.RUNNING, SlotState.RUNNING, SlotState.RUNNING)
     keeper = FakeKeeper(*held)
-    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    renewal = LeaseRenewal(keeper, lease=30, give_up=print, clock=child.clock)
     keeper.wishes, keeper.cancelled = [("q", "job-2"), ("other", "job-1")], [("q", "job-2")]
     renewal.step([child.process], child.clock())
     assert [child.slots.is_cancelled(slot) for slot in range(3)] == [False, True, False]
@@ -140,7 +159,7 @@ def test_a_hint_alone_stops_no_job(child: ChildUnderTest) -> None:
     """It may be that of another database, whose channels are the same, or of a job that had the id before."""
     keeper = FakeKeeper(*child.hold(SlotState.RUNNING))
     keeper.wishes = [("q", "job-1")]
-    LeaseRenewal(keeper, lease=30, clock=child.clock).step([child.process], child.clock())
+    LeaseRenewal(keeper, lease=30, give_up=print, clock=child.clock).step([child.process], child.clock())
     assert not child.slots.is_cancelled(0)
     assert [job.id for job in keeper.renewed] == ["job-1"]
 
@@ -311,7 +330,7 @@ def twins(child: ChildUnderTest) -> list[Delivery]:
 def test_only_the_twin_of_its_queue_is_asked_to_stop(child: ChildUnderTest, twins: list[Delivery]) -> None:
     keeper = FakeKeeper(*twins)
     keeper.cancelled = [("other", "job-1")]
-    renewal = LeaseRenewal(keeper, lease=30, clock=child.clock)
+    renewal = LeaseRenewal(keeper, lease=30, give_up=print, clock=child.clock)
     child.clock.now += 10
     renewal.step([child.process], child.clock())
     assert [child.slots.is_cancelled(slot) for slot in range(2)] == [False, True]

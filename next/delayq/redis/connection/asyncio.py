@@ -6,9 +6,15 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.redis.connection.errors import CONNECTION_ERRORS, ERROR_REPLIES, error_reply, refused_login, why_lost
+from delayq.redis.connection.errors import (
+    CONNECTION_ERRORS,
+    ERROR_REPLIES,
+    error_reply,
+    is_logged_in,
+    login_error,
+    why_lost,
+)
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost
 from delayq.redis.connection.url import Address
 
@@ -37,16 +43,16 @@ class AsyncioLeaf:
         try:
             async with asyncio.timeout(self._try_timeout):
                 if not connection.is_connected:
-                    await connection.connect()
+                    await _log_in(connection)
                 sent = True
                 await connection.send_packed_command(request, check_health=False)
-        except (AuthenticationError, ResponseError) as error:
+        except ERROR_REPLIES as error:
             await connection.disconnect(nowait=True)
-            raise refused_login(self.where, error) from error
+            raise login_error(self.where, error) from error
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
-            if isinstance(error.__cause__, ResponseError):  # redis-py wraps errors that occur while it connects
-                raise refused_login(self.where, error.__cause__) from error
+            if isinstance(error.__cause__, ERROR_REPLIES):  # redis-py wraps errors that occur while it connects
+                raise login_error(self.where, error.__cause__) from error
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             await connection.disconnect(nowait=True)
@@ -108,6 +114,17 @@ class AsyncioLeaf:
             return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
         except ERROR_REPLIES as error:
             return error_reply(error)
+
+
+async def _log_in(connection: AbstractConnection) -> None:
+    """Connect, log in and send PING; see `_log_in` of the blocking leaf for the reason."""
+    await connection.connect()
+    try:
+        await connection.send_command("PING", check_health=False)
+        await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except ERROR_REPLIES as error:
+        if not is_logged_in(error):
+            raise
 
 
 def _has_ended(connection: AbstractConnection) -> bool:

@@ -6,9 +6,15 @@ import time
 from typing import Any
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, ResponseError
 
-from delayq.redis.connection.errors import CONNECTION_ERRORS, ERROR_REPLIES, error_reply, refused_login, why_lost
+from delayq.redis.connection.errors import (
+    CONNECTION_ERRORS,
+    ERROR_REPLIES,
+    error_reply,
+    is_logged_in,
+    login_error,
+    why_lost,
+)
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
 
@@ -38,12 +44,12 @@ class BlockingLeaf:
         sent = False
         try:
             if connection._sock is None:
-                connection.connect()
+                _log_in(connection)
             sent = True
             connection.send_packed_command([request], check_health=False)
-        except (AuthenticationError, ResponseError) as error:
+        except ERROR_REPLIES as error:
             connection.disconnect()
-            raise refused_login(self.where, error) from error
+            raise login_error(self.where, error) from error
         except CONNECTION_ERRORS as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=sent) from error
@@ -92,11 +98,7 @@ class BlockingLeaf:
 
     def _wait(self, connection: AbstractConnection, timeout: float) -> None:
         """Wait until the server replies. Raises WokenUp if a signal arrives first, and TimeoutError."""
-        watched: list[Any] = [connection._sock, *self._wake_fds]
-        poll = select.poll()  # `select` does not support descriptors above 1023
-        for one in watched:
-            poll.register(one, select.POLLIN)
-        readable = {descriptor for descriptor, _ in poll.poll(timeout * 1000)}
+        readable = _readable([connection._sock, *self._wake_fds], timeout)
         if not readable:
             raise TimeoutError("no reply came")
         if readable <= set(self._wake_fds):
@@ -110,9 +112,30 @@ class BlockingLeaf:
             return error_reply(error)
 
 
+def _log_in(connection: AbstractConnection) -> None:
+    """Connect and log in. Then send PING, because a server that accepts no more clients says so in its first reply.
+
+    Without PING, this reply would look like the reply to a call, and the call might have had an effect.
+    """
+    connection.connect()
+    try:
+        connection.send_command("PING", check_health=False)
+        connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except ERROR_REPLIES as error:
+        if not is_logged_in(error):
+            raise
+
+
 def _is_readable(connection: AbstractConnection) -> bool:
     """Return True if an idle connection has something to read, which means that the server has closed it."""
-    watched: Any = connection._sock
-    poll = select.poll()
-    poll.register(watched, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(_readable([connection._sock], 0))
+
+
+def _readable(watched: list[Any], seconds: float) -> set[int]:
+    """Wait up to `seconds`, and return the descriptors that have something to read."""
+    if not hasattr(select, "poll"):  # Windows, and programs that eventlet has patched
+        return {one if isinstance(one, int) else one.fileno() for one in select.select(watched, [], [], seconds)[0]}
+    poll = select.poll()  # unlike `select`, it supports descriptors above 1023
+    for one in watched:
+        poll.register(one, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}

@@ -21,7 +21,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, ConfigError
+from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, LoginRefused
+from delayq.redis.connection.leaf import ConnectionLost
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -40,7 +41,6 @@ soon."""
 _HINTS: Final = {
     "NOPERM": "Allow it in the ACL of this user. `delayq scripts export DIR` shows the commands of the scripts.",
     "NOGROUP": "The server lost the queue, or someone removed it. The janitor creates the queue again within seconds.",
-    "NOAUTH": "Put the password into the url: redis://:password@host:6379/0.",
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
     "MOVED": "This server is a node of a Redis Cluster, which delayq does not support. Use a single server.",
 }
@@ -59,6 +59,9 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 
 _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
 """The position in the script at which the error occurred. The position does not help the caller, so it is removed."""
+
+_OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELECT)\b")
+"""Error replies about the user, the password or the database number, if redis-py has no type for them."""
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
 
@@ -123,13 +126,27 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
 
 
-def refused_login(where: str, error: Exception) -> ConfigError:
-    """Return the error for a login that the server at `where` refused. A retry would not help."""
-    return ConfigError(
-        f"Redis at {where} refused the login: {str(error).removesuffix('.')}.",
-        hint="Check the user, the password and the database number in the url.",
-        field="url",
-    )
+def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
+    """Return the error for an error reply that the server at `where` gave before the end of the login.
+
+    Some replies concern the login itself. Others, such as "max number of clients reached", may not come again, so the
+    login is tried again.
+    """
+    reason = str(error).removesuffix(".")
+    if not isinstance(error, AuthenticationError | NoPermissionError) and not _OF_LOGIN.search(reason):
+        return ConnectionLost(f"it refused the connection: {reason}", sent=False)
+    hint = "Check the user, the password and the database number in the url."
+    if "Authentication required" in reason:
+        hint = "Put the password into the url: redis://:password@host:6379/0."
+    return LoginRefused(f"Redis at {where} refused the login: {reason}.", hint=hint, field="url")
+
+
+def is_logged_in(error: Exception) -> bool:
+    """Return True if this error reply to the PING after a login shows that the login succeeded.
+
+    The server has accepted the login if it is only not ready, or if the user may not run PING.
+    """
+    return code_of(error_reply(error)) in (*NOT_READY, "NOPERM")
 
 
 def why_lost(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """Server addresses. All redis-py connections are created here."""
 
+import os
 import socket
 import struct
+import sys
 from inspect import signature
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
@@ -44,13 +46,19 @@ _OPTIONS: Final = [
 
 
 class _TimedByKernel:
-    """Lets the kernel time reads and writes. Timeouts in Python would cost one more system call for each of them."""
+    """Lets the kernel time reads and writes. Timeouts in Python would cost one more system call for each of them.
+
+    The kernel cannot time non-blocking sockets, such as all sockets of gevent and eventlet. Python times them.
+    """
 
     try_timeout = TRY_TIMEOUT
 
     def _connect(self) -> socket.socket:
         connected: socket.socket = super()._connect()  # type: ignore[misc]
         connected.settimeout(None)
+        if sys.platform == "win32" or not os.get_blocking(connected.fileno()):
+            connected.settimeout(self.try_timeout)
+            return connected
         timeval = struct.pack("ll", int(self.try_timeout), int(self.try_timeout % 1 * 1_000_000))
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
