@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.backends.protocol import Backend
 from delayq.core.queue_order import Order, strict
 from delayq.redis.connection.executor import Executor
-from delayq.redis.connection.factory import make_executor
+from delayq.redis.connection.factory import make_executor, parse_address
+from delayq.redis.connection.leaf import TRY_TIMEOUT
 from delayq.redis.connection.url import Address
 from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
@@ -17,6 +18,7 @@ from delayq.settings.connections import Routes
 from delayq.settings.model import Settings
 
 if TYPE_CHECKING:  # clients, which are made most often, need none of these
+    from delayq.redis.connection.sentinel import SentinelAddress
     from delayq.redis.worker.consumer import RedisConsumer
     from delayq.redis.worker.hints import Hints
     from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
@@ -31,6 +33,9 @@ SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 
 SUPERVISOR_TRY_TIMEOUT: Final = 0.5
 """Time limit of one try of a supervisor's call, in seconds. While a call waits, the supervisor does nothing else."""
+
+FAILOVER_TRY_TIMEOUT: Final = 0.5
+"""Time limit of one try of children and loops with sentinels, in seconds."""
 
 
 class RedisBackend:
@@ -81,7 +86,9 @@ class RedisBackend:
         """Make the consumer of a child."""
         from delayq.redis.worker.consumer import RedisConsumer
 
-        executor = make_executor(self._address, retry_timeout=CHILD_RETRY_TIMEOUT, wake_fd=wake_fd)
+        executor = make_executor(
+            self._address, retry_timeout=CHILD_RETRY_TIMEOUT, try_timeout=self._loop_try_timeout, wake_fd=wake_fd
+        )
         return RedisConsumer(executor, self._keys, queues, self._options, name=name, order=order, forced=forced)
 
     def lease_keeper(self, queues: Sequence[str]) -> "RedisLeaseKeeper":
@@ -96,7 +103,8 @@ class RedisBackend:
         """Make the queue keeper of the loops."""
         from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 
-        return RedisQueueKeeper(make_executor(self._address), self._keys, self._options, name=name, queues=queues)
+        executor = make_executor(self._address, try_timeout=self._loop_try_timeout)
+        return RedisQueueKeeper(executor, self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> "Hints":
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
@@ -116,12 +124,17 @@ class RedisBackend:
         return Session(executor, self._keys, self._options, routes=routes, connection=self._settings.connection)
 
     @cached_property
-    def _address(self) -> Address:
+    def _address(self) -> "Address | SentinelAddress":
         if not self._settings.uses_embedded:
-            return Address(self._settings.must_have_url())
+            return parse_address(self._settings.must_have_url())
         from delayq.redis.embedded.server import embedded_url  # only needed without a url
 
         return Address(embedded_url(self._settings))
+
+    @property
+    def _loop_try_timeout(self) -> float:
+        """Time limit of one try of a child or loop, in seconds. It is short if another server may have taken over."""
+        return TRY_TIMEOUT if isinstance(self._address, Address) else FAILOVER_TRY_TIMEOUT
 
     @property
     def _jobs_at(self) -> tuple[Any, str]:

@@ -105,9 +105,9 @@ def is_not_ready(error: ResponseError) -> bool:
     return code_of(error) in NOT_READY
 
 
-def is_of_replica(error: ResponseError) -> bool:
-    """Return True if the error means that the server is a replica, or has become one."""
-    return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED")
+def may_be_replaced(error: ResponseError) -> bool:
+    """Return True if another server may be the primary by now: this one is a replica, or has lost its replicas."""
+    return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS")
 
 
 def refusal(call: str, error: ResponseError, where: str) -> BackendError:

@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.redis.calls.call import Call, Word, value_of
-from delayq.redis.connection.errors import is_not_ready, is_of_replica, refusal
+from delayq.redis.connection.errors import is_not_ready, may_be_replaced, refusal
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Executor:
 
         If this fails, only these calls fail. The other calls of the round trip keep their replies.
         """
-        if any(is_of_replica(replies[n]) for n in places):
+        if any(may_be_replaced(replies[n]) for n in places):
             await self._leaf.close()  # after a failover, the same address leads to the new primary
         again = [calls[n] for n in places]
         try:

@@ -13,11 +13,18 @@ intervals.
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from redis.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from delayq.core.errors import LoginRefused
+from delayq.redis.connection.factory import primary_locator
+from delayq.redis.connection.leaf import ConnectionLost
 from delayq.redis.connection.url import Address
+
+if TYPE_CHECKING:
+    from delayq.redis.connection.sentinel import SentinelAddress
 
 EXACT: Final = 0.002
 """A wait for the socket ends this many seconds early, and the rest of the time is slept, because a wait for a socket is
@@ -31,8 +38,11 @@ RECONNECT_PAUSE: Final = 0.5
 class Hints:
     """A subscription to one channel. After a failure, a later `wait` connects again."""
 
-    def __init__(self, address: Address, channel: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._connection = address.blocking_connection()
+    def __init__(
+        self, address: "Address | SentinelAddress", channel: str, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._locate = primary_locator(address)
+        self._connection: AbstractConnection | None = None
         self._channel = channel
         self._sleep = sleep
         self._connect_at = 0.0
@@ -40,7 +50,7 @@ class Hints:
     @property
     def is_subscribed(self) -> bool:
         """True if notifications arrive, as far as is known."""
-        return self._connection._sock is not None
+        return self._connection is not None
 
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
@@ -48,29 +58,36 @@ class Hints:
         If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list.
         """
         try:
-            if self._connection._sock is None:  # redis-py 6.2 has no `is_connected`
-                self._subscribe()
-            if not self._connection.can_read(timeout=max(seconds - EXACT, 0)):
+            connection = self._connection or self._subscribe()
+            if not connection.can_read(timeout=max(seconds - EXACT, 0)):
                 self._sleep(min(seconds, EXACT))
                 return []
-            return self._read_all()
-        except RedisError:
-            self._connection.disconnect()
+            return _read_all(connection)
+        except (RedisError, ConnectionLost, LoginRefused):
+            self._disconnect()
             self._connect_at = time.monotonic() + RECONNECT_PAUSE
             self._sleep(min(seconds, RECONNECT_PAUSE))
             return []
 
-    def _subscribe(self) -> None:
+    def _subscribe(self) -> AbstractConnection:
         if time.monotonic() < self._connect_at:
             raise RedisError("it is too early to connect again")
-        self._connection.connect()
-        self._connection.send_command("SUBSCRIBE", self._channel)
-        self._connection.read_response()
+        self._connection = connection = self._locate().blocking_connection()
+        connection.connect()
+        connection.send_command("SUBSCRIBE", self._channel)
+        connection.read_response()
+        return connection
 
-    def _read_all(self) -> list[tuple[str, str]]:
-        hints: list[tuple[str, str]] = []
-        while self._connection.can_read(timeout=0):
-            _, _, message = self._connection.read_response(disable_decoding=True)
-            first, _, second = message.decode("utf-8", "replace").partition(" ")
-            hints.append((first, second))
-        return hints
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+
+def _read_all(connection: AbstractConnection) -> list[tuple[str, str]]:
+    hints: list[tuple[str, str]] = []
+    while connection.can_read(timeout=0):
+        _, _, message = connection.read_response(disable_decoding=True)
+        first, _, second = message.decode("utf-8", "replace").partition(" ")
+        hints.append((first, second))
+    return hints

@@ -1,0 +1,187 @@
+"""Redis with Sentinel: the address, the search for the primary, and the leaf that follows the primary.
+
+Sentinels are servers that watch one primary and its replicas. If the primary fails, they make a replica the new primary
+(a failover). A client asks a sentinel for the current primary by the name of the service.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from delayq.core.display import mask_url
+from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
+from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import ConnectionLost, Leaf
+from delayq.redis.connection.url import Address
+
+SENTINEL_TIMEOUT: Final = 0.5
+"""Seconds after which a sentinel without an answer is skipped."""
+
+_DEFAULT_PORT: Final = 26379
+_SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]*)")
+
+
+class SentinelAddress:
+    """The address of a service: `redis+sentinel://user:password@host:26379,host2/SERVICE/0`. Raises ConfigError.
+
+    The user and password are those of the primary. The options `sentinel_username` and `sentinel_password` are for the
+    sentinels. All other options, and TLS (`rediss+sentinel`), apply to both.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.masked = mask_url(url)
+        parts = urlsplit(url)
+        self._scheme = parts.scheme.removesuffix("+sentinel")
+        self._login, at, hosts = parts.netloc.rpartition("@")
+        self._login += at
+        self.service, _, self._database = parts.path.removeprefix("/").partition("/")
+        if not self.service:
+            raise ConfigError(
+                f"The url {self.masked!r} does not name the service of the sentinels.",
+                hint="Write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
+                field="url",
+            )
+        secrets = dict(_SENTINEL_OPTION.findall(parts.query))
+        query = _SENTINEL_OPTION.sub("", parts.query).lstrip("&")
+        self._query = f"?{query}" if query else ""
+        login = f"{secrets.get('username', '')}:{secrets['password']}@" if "password" in secrets else ""
+        self.sentinels = [
+            Address(f"{self._scheme}://{login}{_with_port(host)}{self._query}") for host in hosts.split(",")
+        ]
+        self.primary("localhost", 6379)  # checks the database and the options
+
+    def primary(self, host: str, port: int) -> Address:
+        """Return the address of the primary at this host and port."""
+        named = f"[{host}]" if ":" in host else quote(host)
+        return Address(f"{self._scheme}://{self._login}{named}:{port}/{self._database}{self._query}")
+
+
+class Sentinels:
+    """Asks the sentinels of a service for its primary. `make_leaf`: makes the leaf of one server."""
+
+    def __init__(self, address: SentinelAddress, make_leaf: Callable[[Address, float], Leaf[Any]]) -> None:
+        self._address = address
+        self._executors = [
+            Executor(make_leaf(sentinel, SENTINEL_TIMEOUT), retry_timeout=0) for sentinel in address.sentinels
+        ]
+
+    async def primary(self) -> Address:
+        """Return the address of the current primary. The sentinel that answered is asked first the next time.
+
+        Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
+        or do not know the service.
+        """
+        refusal: LoginRefused | None = None
+        asked = [executor.where for executor in self._executors]
+        for executor in list(self._executors):
+            try:
+                found = await executor.run(_primary_of(self._address.service))
+            except (BackendUnavailable, CallRefused):
+                continue
+            except LoginRefused as error:
+                refusal = error
+                continue
+            if found is not None:
+                self._executors.remove(executor)
+                self._executors.insert(0, executor)
+                return self._address.primary(*found)
+            refusal = refusal or LoginRefused(
+                f"The sentinel at {executor.where} does not know the service {self._address.service!r}.",
+                hint="Write the name that `sentinel monitor` has in the configuration of the sentinels.",
+                field="url",
+            )
+        raise refusal or ConnectionLost(f"none of its sentinels answered ({', '.join(asked)})", sent=False)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without using a connection."""
+        await self._executors[0].sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the idle connections, and ask another sentinel first the next time."""
+        for executor in self._executors:
+            await executor.close()
+        self._executors.append(self._executors.pop(0))
+
+
+class SentinelLeaf:
+    """A leaf that sends to the primary of a service. Its connections are pairs: the leaf of a server, and a connection.
+
+    After a lost connection, and after `close`, the leaf asks the sentinels again before the next request. Idle
+    connections are then closed.
+    """
+
+    def __init__(
+        self, address: SentinelAddress, make_leaf: Callable[[Address, float], Leaf[Any]], *, try_timeout: float
+    ) -> None:
+        self._address = address
+        self._sentinels = Sentinels(address, make_leaf)
+        self._make_leaf = make_leaf
+        self._try_timeout = try_timeout
+        self._leaves: dict[str, Leaf[Any]] = {}
+        self._primary: Leaf[Any] | None = None
+        self.where = address.masked
+        """The address of the server that was asked last, or of the sentinels if none answered, without secrets."""
+
+    async def send(self, request: bytes) -> tuple[Leaf[Any], Any]:
+        """Send packed commands; see Leaf."""
+        leaf = self._primary or await self._find()
+        try:
+            return leaf, await leaf.send(request)
+        except ConnectionLost:
+            await self._forget(leaf)
+            raise
+
+    async def receive(self, connection: tuple[Leaf[Any], Any], replies: int, *, block: float = 0.0) -> list[Any]:
+        """Read replies; see Leaf."""
+        leaf, own = connection
+        try:
+            return await leaf.receive(own, replies, block=block)
+        except ConnectionLost:
+            await self._forget(leaf)
+            raise
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without using a connection."""
+        await self._sentinels.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the idle connections, and ask another sentinel next time.
+
+        The executor calls this when the primary turns out to be a replica. The sentinel that named it may be the last
+        one to know about a failover.
+        """
+        if self._primary is not None:
+            await self._forget(self._primary)
+        await self._sentinels.close()
+
+    async def _find(self) -> Leaf[Any]:
+        """Ask the sentinels for the primary, and return its leaf."""
+        self.where = self._address.masked
+        address = await self._sentinels.primary()
+        self.where = address.masked
+        leaf = self._leaves.get(address.masked)
+        if leaf is None:
+            leaf = self._leaves[address.masked] = self._make_leaf(address, self._try_timeout)
+        self._primary = leaf
+        return leaf
+
+    async def _forget(self, leaf: Leaf[Any]) -> None:
+        if leaf is self._primary:
+            self._primary = None
+        await leaf.close()
+
+
+def _primary_of(service: str) -> Call[tuple[str, int] | None]:
+    """Return the call that asks a sentinel for the primary. The reply is None if it does not know the service."""
+    return read("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, parse=_host_and_port)
+
+
+def _host_and_port(reply: list[bytes] | None) -> tuple[str, int] | None:
+    return None if reply is None else (reply[0].decode(), int(reply[1]))
+
+
+def _with_port(host: str) -> str:
+    has_port = host.rpartition("]")[2].count(":") == 1
+    return host if has_port else f"{host}:{_DEFAULT_PORT}"

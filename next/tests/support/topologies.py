@@ -1,0 +1,121 @@
+"""Servers that belong together, on loopback ports: a primary with two replicas and three sentinels."""
+
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.support.servers import server_program
+from tests.support.waiting import wait_until
+
+SERVICE = "main"
+DOWN_AFTER_MS = 500
+
+
+class Server:
+    """One server, or one sentinel, that the test can kill, suspend and start again."""
+
+    def __init__(self, folder: Path, *options: str, password: str | None, is_sentinel: bool = False) -> None:
+        self.port = _free_port()
+        self._words = [server_program()]
+        if is_sentinel:
+            config = folder / f"sentinel-{self.port}.conf"
+            config.write_text("".join(f"{option}\n" for option in options))
+            self._words += [str(config), "--sentinel"]
+        else:
+            data = folder / str(self.port)
+            data.mkdir()
+            self._words += [
+                "--dir",
+                str(data),
+                "--appendonly",
+                "yes",
+                "--save",
+                "",
+                "--repl-diskless-sync-delay",
+                "0",
+                *options,
+            ]
+        self._words += ["--port", str(self.port), "--bind", "127.0.0.1", "--logfile", str(folder / f"{self.port}.log")]
+        self.client = redis.Redis(port=self.port, password=password, decode_responses=True, socket_timeout=5)
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL)
+        wait_until(self._answers)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
+
+class SentinelGroup:
+    """A primary, its replicas and their sentinels. `url`: the address of the service."""
+
+    def __init__(self, folder: Path, stack: ExitStack, password: str | None) -> None:
+        def server(*options: str, is_sentinel: bool = False) -> Server:
+            made = Server(folder, *options, password=password, is_sentinel=is_sentinel)
+            stack.callback(made.end)
+            return made
+
+        login = ["--requirepass", password, "--masterauth", password] if password else []
+        first = server(*login)
+        of_first = ("--replicaof", f"127.0.0.1 {first.port}")
+        self.servers = [first, server(*of_first, *login), server(*of_first, *login)]
+        watched = [
+            f"sentinel monitor {SERVICE} 127.0.0.1 {first.port} 2",
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
+            f"sentinel failover-timeout {SERVICE} 3000",
+        ]
+        if password:
+            watched += [f"sentinel auth-pass {SERVICE} {password}", f"requirepass {password}"]
+        self.sentinels = [server(*watched, is_sentinel=True) for _ in range(3)]
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        self.url = f"redis+sentinel://{hosts}/{SERVICE}"
+        wait_until(self.is_whole)
+
+    def is_whole(self) -> bool:
+        """Return True if each sentinel knows the others and the primary, and a replica follows it.
+
+        The other server may have been the primary before. The sentinels need ten seconds to make it a replica.
+        """
+        return all(self._knows_all(sentinel) for sentinel in self.sentinels) and bool(self._replicas())
+
+    def primary(self) -> Server:
+        """Return the server that the first sentinel names."""
+        named: Any = self.sentinels[0].client.sentinel_get_master_addr_by_name(SERVICE)
+        _, port = named
+        return next(server for server in self.servers if server.port == int(port))
+
+    def _replicas(self) -> list[Any]:
+        replicas: Any = self.primary().client.info("replication")
+        return [one for one in replicas.values() if isinstance(one, dict) and one.get("state") == "online"]
+
+    def _knows_all(self, sentinel: Server) -> bool:
+        about: Any = sentinel.client.sentinel_master(SERVICE)
+        counts = (about["port"], about["num-slaves"], about["num-other-sentinels"])
+        return counts == (self.primary().port, 2, 2) and about["flags"] == "master"
+
+
+@contextmanager
+def sentinel_group(password: str | None = None) -> Iterator[SentinelGroup]:
+    """Run a primary, two replicas and three sentinels for the block. `password`: of all six; None = they have none."""
+    with tempfile.TemporaryDirectory(prefix="delayq-") as folder, ExitStack() as stack:
+        yield SentinelGroup(Path(folder), stack, password)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port

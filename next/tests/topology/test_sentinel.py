@@ -1,0 +1,157 @@
+"""Clients and workers with three sentinels, which make a replica the primary when the primary fails."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
+from delayq.core.errors import ConfigError, LoginRefused
+from delayq.redis.connection.sentinel import SentinelAddress
+from delayq.settings.model import load_settings
+from tests.support.topologies import SERVICE, SentinelGroup, sentinel_group
+from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
+
+pytestmark = pytest.mark.processes
+
+APP = """
+from delayq import job
+
+@job("stamp", queue="q")
+def stamp(path: str, n: int | str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{n}\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[SentinelGroup]:
+    """One group for all tests of this file; each test leaves the primary alive."""
+    with sentinel_group() as group:
+        yield group
+
+
+@contextmanager
+def failover(group: SentinelGroup, number: signal.Signals) -> Iterator[None]:
+    """Kill or suspend the primary; run the block when another server has its role, then let it come back."""
+    wait_until(group.is_whole)
+    old = group.primary()
+    os.kill(old.process.pid, number)
+    wait_until(lambda: group.primary() is not old)
+    yield
+    if number == signal.SIGSTOP:
+        os.kill(old.process.pid, signal.SIGCONT)
+    else:
+        old.process.wait()
+        old.start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_client_follows_the_primary(group: SentinelGroup, number: signal.Signals) -> None:
+    with DelayQ(settings=load_settings(url=group.url, durability="replicas:1")) as careful:
+        before = careful.schedule("n", delay="1h")
+    with DelayQ(group.url) as client:
+        assert client.get(before.id)
+        with failover(group, number):
+            after = client.schedule("n", delay="1h")
+            found = [client.get(ref.id) for ref in (before, after)]
+    assert [info.state for info in found if info] == ["scheduled", "scheduled"]
+
+
+def test_an_async_client_follows_the_primary(group: SentinelGroup) -> None:
+    async def story() -> str:
+        async with AsyncDelayQ(group.url) as client:
+            await client.schedule("n", delay="1h")
+            with failover(group, signal.SIGKILL):
+                return (await client.schedule("n", delay="1h")).outcome
+
+    assert asyncio.run(story()) == "created"
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_worker_follows_the_primary(group: SentinelGroup, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    log = tmp_path / "log"
+    words = [sys.executable, "-m", "delayq", "--url", group.url, "work", "--app", "app", "--queue", "q"]
+    worker = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    try:
+        with DelayQ(group.url) as client:
+            for n, number in enumerate((signal.SIGKILL, signal.SIGSTOP)):
+                client.schedule("stamp", {"path": str(log), "n": n}, queue="q")
+                wait_until(lambda: lines(log)[-1:] == [str(n)])  # noqa: B023
+                with failover(group, number):
+                    client.schedule("stamp", {"path": str(log), "n": "after"}, queue="q")
+                    wait_until(lambda: lines(log)[-1] == "after")
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=30) == 0
+    finally:
+        end_worker(worker)
+
+
+def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
+    first = group.sentinels[0]
+    first.end()
+    try:
+        with DelayQ(group.url) as client:
+            assert client.schedule("n", delay="1h").outcome == "created"
+    finally:
+        first.start()
+    dead = f"redis+sentinel://127.0.0.1:1,127.0.0.1:2/{SERVICE}"
+    with DelayQ(dead) as client, pytest.raises(BackendUnavailable) as raised:
+        client.schedule("n")
+    assert "none of its sentinels answered (redis://127.0.0.1:1, redis://127.0.0.1:2)" in str(raised.value)
+    assert "Nothing was sent." in str(raised.value)
+
+
+def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:
+    with DelayQ(group.url.replace(SERVICE, "other")) as client, pytest.raises(LoginRefused) as raised:
+        client.stats()
+    assert "does not know the service 'other'." in str(raised.value)
+
+
+def test_passwords_of_sentinels_and_servers() -> None:
+    with sentinel_group(password="se/cret") as group:
+        right = group.url.replace("://", "://:se%2Fcret@") + "?sentinel_password=se%2Fcret"
+        with DelayQ(right) as client:
+            assert client.schedule("n", delay="1h").outcome == "created"
+        for wrong in (right.replace(":se%2F", ":other"), right.replace("=se%2F", "=other"), group.url):
+            with DelayQ(wrong) as client, pytest.raises(LoginRefused, match="refused the login") as raised:
+                client.stats()
+            assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis+sentinel://h1,h2", "does not name the service"),
+        ("redis+sentinel://h1/main/x", "is not the address"),
+        ("redis+sentinel://h1:port/main", "is not the address"),
+        ("redis+sentinel://h1/main?sentinel_passwort=x", "has an option that delayq does not support"),
+    ],
+)
+def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        SentinelAddress(url)
+
+
+def test_the_parts_of_an_address() -> None:
+    url = "rediss+sentinel://user:pw@h1,[::1]:7/main/3?sentinel_username=su&sentinel_password=sp&ssl_cert_reqs=none"
+    address = SentinelAddress(url)
+    assert [one.masked for one in address.sentinels] == [
+        "rediss://su:***@h1:26379?ssl_cert_reqs=***",
+        "rediss://su:***@[::1]:7?ssl_cert_reqs=***",
+    ]
+    assert address.primary("10.0.0.1", 6379).masked == "rediss://user:***@10.0.0.1:6379/3?ssl_cert_reqs=***"
+    assert address.masked.startswith("rediss+sentinel://user:***@h1,[::1]:7/main/3?")
+    assert "pw" not in address.masked and "sp" not in address.masked.replace("ssl", "")
