@@ -21,7 +21,7 @@ from tests.support.workers import children_of, end_worker
 pytestmark = pytest.mark.processes
 
 APP = """
-import gc, time
+import gc, os, time
 from delayq import JobContext, job
 
 def write(line):
@@ -39,6 +39,11 @@ def pay(card: str) -> None:
 def export(context: JobContext) -> None:
     context.progress(3, 10, "rows")
     while not context.stopping:
+        time.sleep(0.01)
+
+@job("hold", queue="q")
+def hold() -> None:
+    while not os.path.exists("go"):
         time.sleep(0.01)
 
 @job("time", queue="q")
@@ -112,6 +117,26 @@ def test_progress_reaches_the_list_of_jobs(start: Start, client: DelayQ) -> None
 
     wait_until(progress, "the progress of the job")
     assert progress() == {"done": 3, "total": 10, "note": "rows", "at_ms": progress()["at_ms"]}
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", "2")], ids=["inline", "threads"])
+def test_a_running_job_is_on_the_list_of_workers_until_it_ends(
+    start: Start, client: DelayQ, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    client.schedule("hold", id="hold-7", queue="q")
+    start(*options)
+
+    def told() -> list[tuple[str, Any]]:
+        return [
+            (worker.about["state"], [(job["id"], job["name"]) for job in worker.about["running"]])
+            for worker in client.workers()
+        ]
+
+    wait_until(lambda: told() == [("working", [("hold-7", "hold")])], "the running job on the list")
+    (running,) = client.workers()[0].about["running"]
+    assert 0 <= client.control().now_ms - running["started_ms"] < 20_000
+    (tmp_path / "go").touch()
+    wait_until(lambda: told() == [("idle", [])], "the end of the job on the list")
 
 
 def test_processes_have_names(start: Start, client: DelayQ) -> None:

@@ -56,7 +56,7 @@ class JobRunner:
             if self.inline is None:
                 self._in_flight.park(job)
             else:
-                self._in_flight.arm(job, attempt.limit)
+                self._in_flight.arm(job, attempt.limit, name=attempt.envelope.name)
             self._plain.run(job, attempt)
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
@@ -96,7 +96,7 @@ class JobRunner:
         )
 
     def _begin(self, job: JobInFlight, attempt: Attempt) -> None:
-        self._in_flight.enter(job, attempt.limit)
+        self._in_flight.enter(job, attempt.limit, name=attempt.envelope.name)
 
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
