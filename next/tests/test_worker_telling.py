@@ -1,5 +1,6 @@
 """What a real worker tells: its first line, its processes, failures, progress."""
 
+import json
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from tests.support.workers import children_of, end_worker
 pytestmark = pytest.mark.processes
 
 APP = """
-import gc, os, time
+import gc, logging, os, time
 from delayq import JobContext, job
 
 def write(line):
@@ -45,6 +46,10 @@ def export(context: JobContext) -> None:
 def hold() -> None:
     while not os.path.exists("go"):
         time.sleep(0.01)
+
+@job("hooked", queue="q")
+def hooked() -> None:
+    logging.getLogger("delayq.shop").warning("from the application")
 
 @job("time", queue="q")
 def tell_time() -> None:
@@ -105,6 +110,30 @@ def test_a_retry_is_a_warning_and_a_failure_an_error_with_the_frames_of_the_appl
     assert "ERROR delayq.worker: job pay-7 (pay, queue q) failed at attempt 2: ValueError: no card 7\n" in told
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', told)
     assert {(Path(file).name, function) for file, function in frames} == {("app.py", "pay"), ("app.py", "charge")}
+
+
+def test_log_lines_as_json_name_the_job_and_each_attempt_is_one_line(
+    start: Start, client: DelayQ, tmp_path: Path
+) -> None:
+    client.schedule("pay", {"card": "7\x1b"}, id="pay-7", queue="q")
+    client.schedule("hooked", id="hooked-7", queue="q")
+    assert start("--json", "--log-jobs", "--stop-when-empty-for", "1s").wait(timeout=30) == 0
+    told = [json.loads(line) for line in (tmp_path / "err").read_text().splitlines()]
+    failed = [one for one in told if " failed at attempt " in one["message"] and one["job_id"] == "pay-7"]
+    assert [(one["job"], one["queue"], one["attempt"]) for one in failed] == [("pay", "q", 2)]
+    assert "Traceback" not in failed[0]["message"] and failed[0]["exception"].startswith("Traceback")
+    ends = [one for one in told if " took " in one["message"]]
+    assert [(one["job_id"], one["attempt"], one["outcome"]) for one in ends if one["job"] == "pay"] == [
+        ("pay-7", 1, "released"),
+        ("pay-7", 2, "failed"),
+    ]
+    (own,) = [one for one in told if one["message"] == "from the application"]
+    assert (own["logger"], own["job_id"], own["job"], own["attempt"]) == ("delayq.shop", "hooked-7", "hooked", 1)
+
+
+def test_log_jobs_is_refused_beside_quiet(start: Start, tmp_path: Path) -> None:
+    assert start("--log-jobs", "--quiet").wait(timeout=30) == 2
+    assert (tmp_path / "err").read_text() == ("delayq: --log-jobs and --quiet are both given. Leave out one of them.\n")
 
 
 def test_progress_reaches_the_list_of_jobs(start: Start, client: DelayQ) -> None:

@@ -207,6 +207,10 @@ class InFlight:
             candidates = [*self._running.values(), *itertools.islice(self._waiting, 1)]
             return max((job.added_at for job in candidates if job.is_suspect), default=None)
 
+    def runtime(self, job: JobInFlight) -> float:
+        """Return for how many seconds a job has been running."""
+        return self._clock() - job.started_at
+
     def finish(self, job: JobInFlight, settlement: Settlement) -> None:
         """Move a running job to finished, and use its running time to estimate those of the next jobs.
 
