@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from delayq.core.display import printable
 from delayq.core.errors import DelayqError, InvalidInput
 
 PROGRESS_EVERY: Final = 2.0
@@ -111,8 +112,3 @@ def _emit(text: str) -> None:
 
 def _is_not_utf8(encoding: str | None) -> bool:
     return codecs.lookup(encoding or "utf-8").name != "utf-8"
-
-
-def printable(text: str) -> str:
-    """Escape control characters and direction marks in text, because a terminal would act on them."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -7,8 +7,9 @@ import typer
 
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, Reason
-from delayq.cli.output import print_json, print_note, print_table, print_text, printable
+from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
+from delayq.core.display import printable
 from delayq.core.json_shapes.workers import ControlShape, WorkerShape
 from delayq.core.times import format_instant, rough_duration
 from delayq.core.views import Control, WorkerInfo
