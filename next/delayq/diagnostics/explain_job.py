@@ -129,7 +129,7 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
-    elif "working" not in states:
+    elif states.isdisjoint(("working", "idle")):
         shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
         what = f"No worker of the queue {queue} accepts jobs: all of them are {shown}."
         yield Reason("workers-idle", what, "Send SIGCONT to the paused workers, or start another worker.")

@@ -23,6 +23,7 @@ MASKS = [
     (r'(_ms":)\d{13}', r"\1MS"),
     (r'"\d{4}-\d\d-\d\dT[\d:.]{12}Z"', '"TIME"'),
     (r'"day":"[\d-]{10}"', '"day":"DAY"'),
+    (r'"runtime_ms":\d+', '"runtime_ms":N'),
     (r'"(what|error)":"[^"]+"', r'"\1":"SENTENCE"'),
 ]
 
@@ -204,7 +205,7 @@ WORKER: dict[str, Any] = {
     "state": "working",
     "done": 7,
     "held": 2,
-    "running": [{"id": "order-42", "queue": "orders"}],
+    "running": [{"id": "order-42", "name": "order.close", "queue": "orders", "started_ms": 1_795_790_901_508}],
     "runs": 1,
 }
 
@@ -214,13 +215,15 @@ def test_workers_of_this_release_and_of_others(run: Run, url: str, server: redis
     others = {"of-another-release": {**WORKER, "memory_bytes": 1}, "of-another-program": {"queues": [], "pid": "?"}}
     registry.announce({"dq:shop-1:42:x": WORKER, **others}, time.time_ns() // 1_000_000)
     known = (
-        '"queues":["orders"],"host":"shop-1","pid":42,"supervisor":41,"started_ms":MS,"state":"working","done":7,'
-        '"held":2,"running":[{"id":"order-42","queue":"orders"}],"runs":1'
+        '"queues":["orders"],"host":"shop-1","pid":42,"supervisor":41,"started_ms":MS{},"state":"working","done":7,'
+        '"held":2,"running":[{{"id":"order-42","name":"order.close","queue":"orders","started_ms":MS{}}}],"runs":1'
     )
+    twin = ',"started":"TIME"'
+    shown = known.format(twin, twin + ',"runtime_ms":N')
     assert sorted(printed(run, "workers").splitlines()) == [
-        f'{{"name":"dq:shop-1:42:x",{known}}}',
+        f'{{"name":"dq:shop-1:42:x",{shown}}}',
         '{"name":"of-another-program","queues":[],"pid":"?"}',
-        f'{{"name":"of-another-release",{known},"memory_bytes":1}}',
+        f'{{"name":"of-another-release",{known.format("", "")},"memory_bytes":1}}',
     ]
 
 

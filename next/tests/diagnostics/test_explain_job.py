@@ -67,6 +67,7 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("ready", {"control": Control(NOW, paused_until_ms=0)}, ["all-paused", "ready"]),
         ("ready", {"control": Control(NOW, maintenance_until_ms=0)}, ["maintenance", "ready"]),
         ("ready", {"workers": [WorkerInfo("w", ["mail"], {"state": "working"})]}, ["no-worker", "ready"]),
+        ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "idle"})]}, ["ready"]),
         ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "paused"})]}, ["workers-idle", "ready"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000}, ["running"]),
         ("reserved", {"consumer": "w", "idle_ms": 40_000}, ["lease-silent"]),

@@ -114,6 +114,9 @@ def work(
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
+    log_jobs: Annotated[
+        bool, typer.Option("--log-jobs", help="Log one line per attempt: start time, duration, outcome.")
+    ] = False,
     log_format: Annotated[
         LogFormat | None, typer.Option(help="Format of log lines [text].", show_default=False)
     ] = None,
@@ -141,6 +144,8 @@ def work(
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
+    if log_jobs and quiet:
+        raise InvalidInput("--log-jobs and --quiet are both given.", hint="Leave out one of them.", field="log_jobs")
     drop_lost_output()
     if json:
         # so that errors before the settings are known are JSON too
@@ -176,6 +181,7 @@ def work(
         forced=force,
         allows_eviction=allow_eviction,
         with_loops=not no_mover,
+        log_jobs=log_jobs,
         name=check_host(name) if name else "",
     )
     if not quiet:
