@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from delayq.cli.streams import drop_lost_output
 from delayq.client import DelayQ
-from delayq.core.errors import BackendUnavailable, CallRefused, DelayqError, JobNotFound, QueueNotFound
+from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
 from delayq.core.names import check_queue
 from delayq.settings.connections import Routes, destination
 from delayq.settings.model import Settings, load_settings
@@ -100,17 +100,12 @@ class CliSession:
         return settings.model_copy(update={"url": SecretStr(server.url)})
 
     def client(self) -> DelayQ:
-        """Return a client. Raises ConfigError, BackendUnavailable.
+        """Return a client for existing data. Raises ConfigError, BackendUnavailable.
 
-        A command that reads or changes existing data starts an existing embedded server, but creates none: in a wrong
-        directory, it would show an empty queue.
+        The embedded server is started if it has a data directory, and is not created otherwise.
         """
-        if self.settings.uses_embedded and not self.embedded.data_dir.is_dir():
-            raise BackendUnavailable(
-                f"No url is set, and this project has no data: {self.embedded.data_dir} does not exist.",
-                hint="Run the command in the directory of the project, or set DELAYQ_URL. `delayq schedule` and "
-                "`delayq work` create the data of a project.",
-            )
+        if self.settings.uses_embedded:
+            self.embedded.check_data()
         return DelayQ(settings=self.with_server(self.settings))
 
     @contextmanager
