@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from pydantic import SecretStr
 
+from delayq.cli.logging import writes_json
 from delayq.cli.streams import drop_lost_output
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
@@ -85,18 +86,20 @@ class CliSession:
         """The embedded server of this project, running or not. Raises ConfigError."""
         return embedded_of(self.settings)
 
-    def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
+    def with_server(self, settings: Settings, *, names_server: bool = True) -> Settings:
         """Return settings with a url.
 
-        If they have no url, find or start the embedded server. A start prints a line on stderr.
+        If they have no url, find or start the embedded server. Unless the command is quiet or `names_server` is False,
+        print one line on stderr that names the server.
 
         Raises ConfigError, BackendUnavailable.
         """
         if not settings.uses_embedded:
             return settings
         server = embedded_of(settings)
-        if server.find_or_start() and tells_start and not self.quiet:
-            print(f"delayq: started the embedded server, data in {server.data_dir}", file=sys.stderr)
+        verb = "started" if server.find_or_start() else "using"
+        if names_server and not self.quiet:
+            self._tell(f"{verb} the embedded server, data in {server.data_dir}")
         return settings.model_copy(update={"url": SecretStr(server.url)})
 
     def client(self) -> DelayQ:
@@ -107,6 +110,13 @@ class CliSession:
         if self.settings.uses_embedded:
             self.embedded.check_data()
         return DelayQ(settings=self.with_server(self.settings))
+
+    def _tell(self, text: str) -> None:
+        """Print a line on stderr, as a log line if log lines are JSON."""
+        if writes_json():
+            logging.getLogger("delayq").info(text)
+        else:
+            print(f"delayq: {text}", file=sys.stderr)
 
     @contextmanager
     def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:

@@ -156,7 +156,7 @@ def work(
     load_application(application)
     settle_logging(handler, is_format_said=log_format is not None)
     is_embedded = settings_of_application(settings).uses_embedded
-    settings = prepare_application(session, of_all, tells_start=quiet)
+    settings = prepare_application(session, of_all, names_server=False)
     weights = parse_weights(weighted) if weighted else {}
     empty_for = _seconds(stop_when_empty_for, "stop_when_empty_for")
     queues = list(weights) or (parse_queues(*queue) if queue else queues_of_application())
@@ -212,7 +212,7 @@ def move(
         # so that errors before the settings are known are JSON too
         begin_logging(log_format="json", level="INFO", quiet=session.quiet)
     is_embedded = session.settings.uses_embedded
-    settings = session.with_server(session.settings, tells_start=False)
+    settings = session.with_server(session.settings, names_server=once)
     form: LogFormat = "json" if json else settings.log_format
     begin_logging(log_format=form, level=settings.log_level, quiet=session.quiet)
     if once:
