@@ -32,6 +32,10 @@ SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 SUPERVISOR_TRY_TIMEOUT: Final = 0.5
 """Time limit of one try of a supervisor's call, in seconds. While a call waits, the supervisor does nothing else."""
 
+LATE_START: Final = "jobs can start up to 1 s late"
+LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
+"""What happens without notifications, for the log."""
+
 
 class RedisBackend:
     """Implements the protocol Backend with Redis or Valkey.
@@ -94,7 +98,7 @@ class RedisBackend:
         from delayq.redis.worker.hints import Hints
         from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 
-        stop_hints = Hints(self._address, self._keys.cancel)
+        stop_hints = Hints(self._address, self._keys.cancel, consequence=LATE_STOP)
         return RedisLeaseKeeper(self._supervisor_executor(), self._keys, queues, self._options, stop_hints)
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> "RedisQueueKeeper":
@@ -107,7 +111,7 @@ class RedisBackend:
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
-        return Hints(self._address, self._keys.wake)
+        return Hints(self._address, self._keys.wake, consequence=LATE_START)
 
     def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""
