@@ -239,3 +239,12 @@ def test_a_change_is_one_line_of_the_audit_log(
 
 def test_the_audit_log_is_not_shown_by_default(run: Run, server: redis.Redis) -> None:
     assert run("schedule", "order.close", "--in", "1h").stderr == ""
+
+
+def test_a_job_gets_the_tags_that_list_finds(run: Run, client: DelayQ) -> None:
+    assert run("schedule", "order.close", "--id", "order-42", "--tag", "vip", "--tag", "shop=7").exit_code == 0
+    run("schedule", "order.close", "--id", "order-43")
+    job = client.get("order-42")
+    assert job is not None and job.envelope is not None
+    assert job.envelope.tags == ["vip", "shop=7"]
+    assert json.loads(run("list", "--state", "ready", "--tag", "shop=7", "--json").stdout)["id"] == "order-42"

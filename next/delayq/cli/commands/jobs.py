@@ -70,6 +70,15 @@ def schedule(
             help="Latest start. A job that starts later fails. A duration counts from the due time.",
         ),
     ] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="TAG",
+            help="Tag for `list --tag`; give --tag several times for several tags.",
+            show_default=False,
+        ),
+    ] = None,
     app: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +119,7 @@ def schedule(
                 retention=retention,
                 timeout=timeout,
                 deadline=deadline,
+                tags=tags or None,
             )
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)
