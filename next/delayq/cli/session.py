@@ -163,19 +163,23 @@ def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
 
 
 def check_queue_known(client: DelayQ, queue: str) -> None:
-    """Raise QueueNotFound if a queue is not listed and has no data in Redis, because its name may be misspelt.
+    """Raise QueueNotFound if a queue is unknown, because its name may be misspelt."""
+    if not is_queue_known(client, queue):
+        raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")
+
+
+def is_queue_known(client: DelayQ, queue: str) -> bool:
+    """Return True if a queue is listed or has data in Redis.
 
     Every queue counts as known for a Redis user without access to the list of queues.
     """
     (stats,) = client.stats(queue)
     if stats.lease_ms or stats.scheduled or stats.ready or stats.reserved or stats.failed or stats.completed:
-        return
+        return True
     try:
-        is_listed = queue in client.queues()
+        return queue in client.queues()
     except CallRefused:
-        return
-    if not is_listed:
-        raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")
+        return True
 
 
 def _user() -> str:

@@ -111,12 +111,18 @@ class Session:
             if not self.options.durability.waits:
                 return await self.executor.run(call)
             return await self._write_confirmed(call, queue)
-        listing = list_queue(self.keys, queue)
         if self.options.durability.waits:
-            (listed,) = await self.executor.run_all([listing])
+            (listed,) = await self.executor.run_all([list_queue(self.keys, queue)])
             self._note_listing(queue, listed)
             return await self._write_confirmed(call, queue)
-        trip: list[Call[Any]] = [listing, call]
+        return await self.list_and_run(call, queue)
+
+    async def list_and_run(self, call: Call[T], queue: str) -> T:
+        """Add a queue to the list of queues, and send a call for it in the same round trip.
+
+        Raises the errors of `Executor.run`. If Redis refuses to add the queue, the call is still sent.
+        """
+        trip: list[Call[Any]] = [list_queue(self.keys, queue), call]
         listed, stored = await self.executor.run_all(trip)
         value = cast(T, value_of(stored))
         self._note_listing(queue, listed)

@@ -83,6 +83,21 @@ def test_a_queue_is_paused_and_resumed(run: Run, client: DelayQ) -> None:
     assert run("resume", "orders").stdout == "orders  resumed\n"
 
 
+def test_a_queue_is_paused_before_its_first_job(run: Run, client: DelayQ) -> None:
+    client.schedule("order.close", queue="orders")
+    paused = run("pause", "ordres")
+    assert (paused.exit_code, paused.stdout) == (0, "ordres  paused\n")
+    assert paused.stderr == (
+        "delayq: The queue ordres is new. Its jobs wait until `delayq resume ordres`. Did you mean orders?\n"
+    )
+    assert run("pause", "ordres").stderr == run("-q", "pause", "later").stderr == ""
+    assert [(one.queue, one.paused) for one in client.stats()] == [("later", True), ("orders", False), ("ordres", True)]
+    client.schedule("order.close", queue="ordres")
+    assert (client.stats("ordres")[0].scheduled, client.stats("ordres")[0].ready) == (1, 0)
+    run("resume", "ordres")
+    assert "Did you mean" not in run("pause", "quite-different").stderr
+
+
 def test_all_workers_are_paused_and_resumed(run: Run, client: DelayQ) -> None:
     paused = answer(run, "pause", "--all", "--for", "1h", "--reason", "broken mail")
     assert (paused["paused"], paused["paused_reason"], paused["maintenance"]) == (True, "broken mail", False)
@@ -181,7 +196,6 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("pause", "ordres"), 3, "No queue 'ordres' is known. `delayq stats` lists the queues."),
         (("pause", "orders", "--all"), 2, "The queue 'orders' and --all are both given. Leave out one of them."),
         (("pause", "orders", "--for", "x"), 2, "--for 'x' is not a duration."),
         (("pause", "orders", "--wait", "x"), 2, "--wait 'x' is not a duration."),

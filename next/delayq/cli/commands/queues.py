@@ -12,10 +12,10 @@ from delayq.cli.commands.workers import note_switches
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
-from delayq.cli.session import check_queue_known, session_of
+from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
-from delayq.core.display import several
+from delayq.core.display import did_you_mean, several
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutcomeShape
@@ -108,7 +108,9 @@ def pause(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Pause a queue, or all workers. Running jobs continue. Exit code 1: workers still have jobs after --wait.
+    """Pause a queue, or all workers. Running jobs continue. A queue can be paused before its first job.
+
+    Exit code 1: workers still have jobs after --wait.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -117,8 +119,9 @@ def pause(
     session = session_of(context)
     name = session.queue_or_default(queue)
     with session.client() as client:
-        if queue is not None:
-            check_queue_known(client, queue)
+        if queue is not None and not session.quiet and not is_queue_known(client, queue):
+            known = did_you_mean(queue, client.queues())
+            print_note(f"The queue {queue} is new. Its jobs wait until `delayq resume {queue}`. {known}".rstrip())
         with session.audited("pause", "all workers" if all else name, reason=reason):
             shape: PauseShape | ControlShape
             if all:

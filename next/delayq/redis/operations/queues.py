@@ -64,8 +64,9 @@ class QueueOperations(OperationsBase[RefT]):
     async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
         """Pause a queue, so that workers start no new jobs of this queue. Running jobs continue.
 
-        `queue`: None = the default queue. `duration`: length of the pause ('1h', a timedelta); None = until `resume`.
-        Returns the end of the pause in epoch ms; 0 = until `resume`. Raises InvalidInput.
+        `queue`: None = the default queue. A queue can be paused before its first job. `duration`: length of the pause
+        ('1h', a timedelta); None = until `resume`. Returns the end of the pause in epoch ms; 0 = until `resume`. Raises
+        InvalidInput.
         """
         return await self._pause(self._queue(queue), UNTIL_ENDED if duration is None else _positive_ms(duration))
 
@@ -185,9 +186,10 @@ class QueueOperations(OperationsBase[RefT]):
 
     async def _pause(self, queue: str, for_ms: int) -> int:
         lease_ms = self._session.options.lease_ms
-        return await self._session.executor.run(
-            calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
-        )
+        call = calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
+        if for_ms == END:
+            return await self._session.executor.run(call)
+        return await self._session.list_and_run(call, queue)  # `stats` then shows the pause of a new queue
 
     async def _control(self, what: Switch, for_ms: int, reason: str = "") -> Control:
         return await self._session.executor.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
