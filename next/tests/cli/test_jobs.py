@@ -152,6 +152,11 @@ def listed(run: Run, *words: str) -> list[str]:
     return [json.loads(line)["id"] for line in run("list", "--json", *words).stdout.splitlines()]
 
 
+def test_the_help_says_which_jobs_are_retries(run: Run) -> None:
+    """A snooze costs no attempt, so a snoozed job can be scheduled again without being listed."""
+    assert "retry = scheduled jobs with ATTEMPTS above 0" in " ".join(run("list", "--help").stdout.split())
+
+
 def test_jobs_are_listed_by_name_and_retry(run: Run, client: DelayQ) -> None:
     run("schedule", "order.close", "--id", "close", "--in", "1h")
     run("schedule", "mail", "--id", "mail", "--in", "2h")

@@ -43,7 +43,7 @@ def list_jobs(
     context: typer.Context,
     state: Annotated[
         ListedState,
-        typer.Option("--state", help="State of the jobs; retry = scheduled again after an attempt."),
+        typer.Option("--state", help="State of the jobs; retry = scheduled jobs with ATTEMPTS above 0."),
     ] = "scheduled",
     queue: WhichQueue = None,
     name: Name = None,
