@@ -185,11 +185,12 @@ def test_what_holds_for_all_workers(run: Run, server: redis.Redis) -> None:
 def test_queues_that_are_changed(run: Run, server: redis.Redis) -> None:
     run("schedule", "n", "--in", "1h", "--queue", "orders")
     view = (
-        '{{"queue":"orders","lease_ms":{},"shards":1,"paused":false,"paused_until_ms":null,"paused_until":null,'
-        '"holds":{{"scheduled":1,"ready or running":0,"failed":0,"completed":0,"other":0,"in outbox":0}}}}\n'
+        '{{"queue":"orders","lease_ms":{},"lease":"{}","shards":1,"paused":false,"paused_until_ms":null,'
+        '"paused_until":null,"holds":{{"scheduled":1,"ready_or_reserved":0,"failed":0,"completed":0,"other":0,'
+        '"outbox":0}}}}\n'
     )
-    assert printed(run, "queue", "show", "orders") == view.format(30_000)
-    assert printed(run, "queue", "set", "orders", "--lease", "2m") == view.format(120_000)
+    assert printed(run, "queue", "show", "orders") == view.format(30_000, "30s")
+    assert printed(run, "queue", "set", "orders", "--lease", "2m") == view.format(120_000, "2m")
     assert printed(run, "clear", "--queue", "orders", "--yes") == '{"queue":"orders","dropped":1}\n'
     server.delete("delayq:{orders}:outbox")
     assert printed(run, "queue", "remove", "orders") == '{"queue":"orders","outcome":"removed"}\n'

@@ -164,7 +164,7 @@ def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
 def test_what_a_queue_holds_is_told_in_words(run: Run, orders: QueueOnServer) -> None:
     list_orders(orders)
     orders.reserve("order-42")
-    assert run("queue", "show", "orders").stdout.splitlines()[1:] == ["  1 ready or running"]
+    assert run("queue", "show", "orders").stdout.splitlines()[1:] == ["  1 ready or reserved"]
 
 
 def test_counts_tell_what_keeps_all_workers_from_starting_jobs(run: Run, client: DelayQ) -> None:
@@ -211,7 +211,7 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "ordres"), 3, "No queue 'ordres' is known."),
-        (("queue", "remove", "orders"), 4, "The queue 'orders' holds jobs: 1 scheduled."),
+        (("queue", "remove", "orders"), 4, "The queue 'orders' has jobs: 1 scheduled."),
         (("stats", "--queue", "ordres", "--days", "7"), 3, "No queue 'ordres' is known."),
     ],
 )

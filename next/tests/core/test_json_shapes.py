@@ -27,7 +27,7 @@ from delayq.core.json_shapes.jobs import (
     ReasonShape,
     WhyShape,
 )
-from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
 from delayq.core.json_shapes.setup import ServerStoppedShape, SettingOriginShape, SettingShape
 from delayq.core.json_shapes.workers import ControlShape, MoveShape, WorkerShape
 from delayq.core.names import LOST_JOB
@@ -166,7 +166,16 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", 0),
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
-    QueueShape.of(QueueView("orders", 30_000, 1, None, {"scheduled": 1})),
+    HoldsShape(1, 0, 0, 0, 0, 0),
+    QueueShape.of(
+        QueueView(
+            "orders",
+            30_000,
+            1,
+            None,
+            {"scheduled": 1, "ready_or_reserved": 0, "failed": 0, "completed": 0, "other": 0, "outbox": 0},
+        )
+    ),
     ControlShape.of(Control(CREATED, maintenance_until_ms=0, maintenance_since_ms=CREATED, reason="disks")),
     ControlShape.of(Control(CREATED, paused_until_ms=DUE)).with_running([JobIdShape("order-42", "orders")]),
     WorkerShape("w", ["orders"], "h", 42, 41, CREATED, "working", 7, 1, [JobIdShape("order-42", "orders")], 1),

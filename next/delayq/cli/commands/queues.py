@@ -22,7 +22,7 @@ from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutco
 from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
 from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
-from delayq.core.views import DayCounts, QueueStats, QueueView
+from delayq.core.views import HOLDS_TEXT, DayCounts, QueueStats, QueueView
 
 LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
@@ -313,6 +313,6 @@ def _print_view(view: QueueView, *, as_json: bool) -> None:
     pause = "" if view.paused_until_ms is None else ", paused"
     until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""
     print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
-    for place, count in view.holds.items():
+    for name, count in view.holds.items():
         if count:
-            print_text(f"  {count:,} {place}")
+            print_text(f"  {count:,} {HOLDS_TEXT.get(name, name)}")

@@ -7,7 +7,7 @@ from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInU
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
-from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
+from delayq.core.views import HOLDS_TEXT, Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.calls import inspect
 from delayq.redis.calls import queues as calls
 from delayq.redis.calls.call import value_of
@@ -202,19 +202,19 @@ def _positive_ms(duration: Duration) -> int:
 def _by_name(holds: Holds) -> dict[str, int]:
     return {
         "scheduled": holds.scheduled,
-        "ready or running": holds.in_stream,
+        "ready_or_reserved": holds.in_stream,
         "failed": holds.failed,
         "completed": holds.completed,
         "other": holds.other,
-        "in outbox": holds.outbox,
+        "outbox": holds.outbox,
     }
 
 
 def _must_be_empty(queue: str, holds: Holds) -> None:
-    held = [f"{count:,} {place}" for place, count in _by_name(holds).items() if count]
-    if held:
+    found = [f"{count:,} {HOLDS_TEXT.get(name, name)}" for name, count in _by_name(holds).items() if count]
+    if found:
         raise QueueInUse(
-            f"The queue {queue!r} holds jobs: {', '.join(held)}.",
+            f"The queue {queue!r} has jobs: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs.",
         )
