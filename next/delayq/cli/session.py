@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from delayq.cli.logging import writes_json
 from delayq.cli.streams import drop_lost_output
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, DelayqError, JobNotFound, QueueNotFound
+from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
 from delayq.core.names import check_queue
 from delayq.settings.connections import Routes, destination
 from delayq.settings.model import Settings, load_settings
@@ -149,17 +149,6 @@ def session_of(context: typer.Context) -> CliSession:
     """Return the session of the root command."""
     session: CliSession = context.obj
     return session
-
-
-@contextmanager
-def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
-    """Raise QueueNotFound instead of JobNotFound if the queue that the user named is unknown too."""
-    try:
-        yield
-    except JobNotFound:
-        if queue is not None:
-            check_queue_known(client, queue)
-        raise
 
 
 def check_queue_known(client: DelayQ, queue: str) -> None:

@@ -25,6 +25,7 @@ from delayq.core.json_shapes.jobs import (
     FullJobShape,
     JobShape,
     ReasonShape,
+    UnknownJobShape,
     WhyShape,
 )
 from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
@@ -167,6 +168,7 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
     HoldsShape(1, 0, 0, 0, 0, 0),
+    UnknownJobShape("order-42", None),
     QueueShape.of(
         QueueView(
             "orders",

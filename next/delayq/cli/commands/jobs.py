@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
@@ -12,10 +11,18 @@ import typer
 from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
+from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import (
+    DelayqError,
+    FoundElsewhere,
+    InvalidInput,
+    JobFinished,
+    JobHasFailed,
+    JobNotFound,
+    JobRunning,
+)
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_spec import when_of
 from delayq.core.json_shapes.answers import MovedJobShape, OutcomeShape, ScheduledJobShape
@@ -31,10 +38,25 @@ REFUSED: Final[Mapping[str, ExitCode]] = {
 }
 """Exit code by answer, for calls that changed nothing."""
 
+_ANSWERS: Final[Mapping[type[DelayqError], Answer]] = {
+    JobNotFound: "unknown",
+    JobRunning: "running",
+    JobHasFailed: "failed",
+    JobFinished: "finished",
+}
+"""The answers that are errors of `run_now` and `reschedule`."""
+
+UNKNOWN: Final = "The queue {queue} has no job {id}: the job was completed, cancelled or deleted, or never existed."
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {
-    "running": "A worker is running the job; --running asks the job to stop.",
-    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` drops the job.",
-    "unknown": "The queue {queue} has no job {id}: the job was completed, cancelled or dropped, or never existed.",
+    "running": "The job is running; --running asks it to stop.",
+    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` deletes it.",
+    "unknown": UNKNOWN,
+}
+ARCHIVE_HINTS: Final[Mapping[Answer, str]] = {
+    "running": "The job is running; `delayq cancel {id} --queue {queue} --running` asks it to stop.",
+    "failed": "The job is already among the failed jobs.",
+    "finished": "The job is completed, so it cannot fail any more.",
+    "unknown": UNKNOWN,
 }
 
 
@@ -161,7 +183,7 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
-        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
+        with _refused(client, id, queue, where, as_json=json), unsure_change(id, where, tell, as_json=json):
             ref = client.run_now(id, queue=queue)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -189,7 +211,7 @@ def reschedule(
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
-        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
+        with _refused(client, id, queue, where, as_json=json), unsure_change(id, where, tell, as_json=json):
             ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -209,7 +231,26 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
             deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
-    _print_answer(id, where, answer, as_json=json)
+    _print_answer(id, where, answer, hints=ARCHIVE_HINTS, as_json=json)
+
+
+@contextmanager
+def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json: bool) -> Iterator[None]:
+    """Print the answer as JSON if the state of the job does not allow the change, and re-raise the error.
+
+    `queue`: the queue that the user named; if this queue is unknown too, QueueNotFound is raised instead. `where`: the
+    queue of the job.
+    """
+    try:
+        yield
+    except FoundElsewhere:
+        raise
+    except (JobNotFound, JobRunning, JobHasFailed, JobFinished) as error:
+        if isinstance(error, JobNotFound) and queue is not None:
+            check_queue_known(client, queue)
+        if as_json:
+            print_json(OutcomeShape(id, where, _ANSWERS[type(error)]))
+        raise
 
 
 @contextmanager
@@ -259,7 +300,7 @@ def _print_answer(
     answer: Answer,
     *,
     is_refused: bool = True,
-    hints: Mapping[Answer, str] = MappingProxyType({}),
+    hints: Mapping[Answer, str],
     as_json: bool,
 ) -> None:
     """Print an answer. After a refusal, print the next step on stderr and exit with the code of the answer."""

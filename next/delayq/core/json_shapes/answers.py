@@ -54,6 +54,8 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
+    Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change.
+
     After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
     code 3), or that the reply of Redis was lost (exit code 7).
     """
