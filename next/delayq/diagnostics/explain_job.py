@@ -65,7 +65,7 @@ def _failed(job: JobInfo) -> Reason:
         return Reason(
             "payload-lost",
             "The job failed, and its payload cannot be read.",
-            _command("failed forget", job, "drops it"),
+            _command("failed forget", job, "deletes it"),
         )
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")

@@ -161,14 +161,14 @@ def test_a_discard_is_done(command: Command, client: DelayQ) -> None:
 @pytest.mark.parametrize(
     ("others", "code", "state", "told"),
     [
-        ("retry", 4, "scheduled", "is done here, but another program has retried it, so the job was not dropped."),
+        ("retry", 4, "scheduled", "is done here, but another program has retried it, so the job was not deleted."),
         (
             "retry and archive",
             4,
             "failed",
-            "is done here, but another program has retried it, so the job was not dropped.",
+            "is done here, but another program has retried it, so the job was not deleted.",
         ),
-        ("forget", 0, None, "The job 'order-42' is done here. Another program has already dropped the failed job."),
+        ("forget", 0, None, "The job 'order-42' is done here. Another program has already deleted the failed job."),
     ],
 )
 def test_what_others_did_meanwhile_is_told(  # noqa: PLR0917

@@ -115,8 +115,8 @@ def test_failed_jobs_that_are_dropped(run: Run, server: redis.Redis) -> None:
         run("archive", id)
     forgotten = printed(run, "failed", "forget", "order-42")
     assert forgotten == '{"id":"order-42","queue":"default","outcome":"forgotten"}\n'
-    assert printed(run, "failed", "prune", "--older", "30d", "--yes") == '{"queue":"default","dropped":0}\n'
-    assert printed(run, "failed", "flush", "--yes") == '{"queue":"default","dropped":1}\n'
+    assert printed(run, "failed", "prune", "--older", "30d", "--yes") == '{"queue":"default","deleted":0}\n'
+    assert printed(run, "failed", "flush", "--yes") == '{"queue":"default","deleted":1}\n'
 
 
 def test_a_lost_answer(run: Run, impatient: None) -> None:
@@ -191,7 +191,7 @@ def test_queues_that_are_changed(run: Run, server: redis.Redis) -> None:
     )
     assert printed(run, "queue", "show", "orders") == view.format(30_000, "30s")
     assert printed(run, "queue", "set", "orders", "--lease", "2m") == view.format(120_000, "2m")
-    assert printed(run, "clear", "--queue", "orders", "--yes") == '{"queue":"orders","dropped":1}\n'
+    assert printed(run, "clear", "--queue", "orders", "--yes") == '{"queue":"orders","deleted":1}\n'
     server.delete("delayq:{orders}:outbox")
     assert printed(run, "queue", "remove", "orders") == '{"queue":"orders","outcome":"removed"}\n'
 

@@ -143,9 +143,9 @@ def test_clear_drops_what_waits(run: Run, client: DelayQ, monkeypatch: pytest.Mo
     for n in range(600):
         client.schedule("n", id=f"job-{n}", queue="orders", delay="1h")
     cleared = run("clear", "--queue", "orders", "--yes", "--json")
-    assert json.loads(cleared.stdout) == {"queue": "orders", "dropped": 600}
-    assert cleared.stderr == "delayq: 500 dropped …\ndelayq: 600 dropped …\n"
-    assert run("clear", "--queue", "orders", "--yes").stdout == "orders  0 jobs dropped\n"
+    assert json.loads(cleared.stdout) == {"queue": "orders", "deleted": 600}
+    assert cleared.stderr == "delayq: 500 deleted …\ndelayq: 600 deleted …\n"
+    assert run("clear", "--queue", "orders", "--yes").stdout == "orders  0 jobs deleted\n"
 
 
 def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
@@ -190,7 +190,7 @@ def test_queues_that_stay_paused_are_told(run: Run, client: DelayQ) -> None:
 
 def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
     client.schedule("n", queue="orders", delay="1h")
-    assert run("clear", "--queue", "orders", "-y").stdout == "orders  1 job dropped\n"
+    assert run("clear", "--queue", "orders", "-y").stdout == "orders  1 job deleted\n"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (
             ("clear", "--queue", "orders"),
             2,
-            "Drop 1 scheduled or ready job of the queue orders? "
+            "Delete 1 scheduled or ready job of the queue orders? "
             "Nothing was done: confirmation needs a terminal. Add --yes.",
         ),
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),

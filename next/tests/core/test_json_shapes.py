@@ -12,7 +12,7 @@ from delayq.core.failure import Failure
 from delayq.core.failure_groups import FailedGroup
 from delayq.core.json_shapes import answers, jobs, queues, setup, workers
 from delayq.core.json_shapes.answers import (
-    DroppedShape,
+    DeletedShape,
     JobIdShape,
     MovedJobShape,
     OutcomeShape,
@@ -155,7 +155,7 @@ EXAMPLES: list[Any] = [
     MovedJobShape.of(id="order-42", queue="orders", state="ready", due_ms=None, outcome="ready"),
     OutcomeShape("order-42", "orders", "done"),
     QueueOutcomeShape("orders", "removed"),
-    DroppedShape("orders", 12),
+    DeletedShape("orders", 12),
     JobShape.of(job()),
     FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
     FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),

@@ -23,7 +23,7 @@ from delayq.core.views import JobInfo
 MAX_ERROR: Final = 120
 
 failed = typer.Typer(
-    help="Failed jobs (dead letters): list, group, retry and drop them.", no_args_is_help=True, **PLAIN
+    help="Failed jobs (dead letters): list, group, retry and delete them.", no_args_is_help=True, **PLAIN
 )
 
 

@@ -79,7 +79,7 @@ def schedule(
     ] = "keep",
     tries: Annotated[int | None, typer.Option("--tries", help="Maximum number of attempts; 0 = no limit.")] = None,
     retention: Annotated[
-        str | None, typer.Option("--retention", metavar="DURATION", help="Keep the finished job this long.")
+        str | None, typer.Option("--retention", metavar="DURATION", help="Keep the completed job this long.")
     ] = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="DURATION", help="Interrupt each attempt after this time.")
@@ -159,7 +159,7 @@ def cancel(
     delayq cancel order-42 --queue orders
 
     `cancelled` means that the job will never run. Exit code 3: the id is unknown; 4: the job is running, failed or
-    finished. With --running, the exit code is 0 if a running job was asked to stop.
+    completed. With --running, the exit code is 0 if a running job was asked to stop.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -177,7 +177,7 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
 
     delayq run-now order-42 --queue orders
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -203,7 +203,7 @@ def reschedule(
 
     delayq reschedule order-42 --in 2h --queue orders
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     if delay is None and at is None:
         raise InvalidInput("The new due time is missing.", hint="Add --in 15m or --at 2026-11-21T15:00:00Z.")
@@ -222,7 +222,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 
     delayq archive order-42 --queue orders --reason 'the shop is closed'
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)

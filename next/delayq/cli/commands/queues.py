@@ -18,7 +18,7 @@ from delayq.client import DelayQ
 from delayq.core.display import did_you_mean, several
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
-from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutcomeShape
+from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
 from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
 from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
@@ -176,7 +176,7 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all scheduled and ready jobs of a queue. Reserved, failed and completed jobs stay.
+    """Delete all scheduled and ready jobs of a queue. Reserved, failed and completed jobs stay.
 
     delayq clear --queue orders --yes
     """
@@ -185,14 +185,16 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
     with session.client() as client:
         check_queue_known(client, name)
         (found,) = client.stats(name)
-        confirm(f"Drop {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes)
+        confirm(
+            f"Delete {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes
+        )
         with session.audited("clear", name) as deed:
-            dropped = client.clear(name, progress=Progress("dropped").tell)
-            deed.outcome = f"{dropped} dropped"
+            deleted = client.clear(name, progress=Progress("deleted").tell)
+            deed.outcome = f"{deleted} deleted"
     if json:
-        print_json(DroppedShape(name, dropped))
+        print_json(DeletedShape(name, deleted))
     else:
-        print_text(f"{name}  {several(dropped, 'job')} dropped")
+        print_text(f"{name}  {several(deleted, 'job')} deleted")
 
 
 @queue.command("set")

@@ -74,8 +74,8 @@ class QueueOutcomeShape:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedShape:
+class DeletedShape:
     """Answer of `delayq clear`, and one queue of `delayq failed flush` and `delayq failed prune`."""
 
     queue: str
-    dropped: int
+    deleted: int

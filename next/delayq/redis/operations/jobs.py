@@ -209,7 +209,7 @@ class JobOperations(OperationsBase[RefT]):
         """Read one page of the jobs in a state.
 
         The order is: scheduled jobs by due time, failed jobs by time of failure, completed jobs by the time at which
-        they are forgotten, ready and reserved jobs by stream entry.
+        they are deleted, ready and reserved jobs by stream entry.
 
         `state`: 'scheduled', 'ready', 'reserved', 'failed' or 'completed'. `queue`: None = the default queue. `cursor`:
         the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also has
@@ -298,7 +298,7 @@ class JobOperations(OperationsBase[RefT]):
             ),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
             "finished": JobFinished(
-                f"The job {job_id!r} has finished.", hint="To run it again, schedule it with a new id."
+                f"The job {job_id!r} is completed.", hint="To run it again, schedule it with a new id."
             ),
         }
         raise errors[answer]

@@ -131,12 +131,12 @@ class QueueOperations(OperationsBase[RefT]):
         Raises InvalidInput. If a reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
-        dropped = 0
+        deleted = 0
         while count := await self._session.executor.run(calls.clear(self._session.keys, name)):
-            dropped += count
+            deleted += count
             if progress is not None:
-                progress(dropped)
-        return dropped
+                progress(deleted)
+        return deleted
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
         """Set the lease of a queue: how long a delivered job belongs to a worker that does not renew the lease.
