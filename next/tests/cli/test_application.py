@@ -193,7 +193,7 @@ def test_a_debugger_stops_where_the_handler_raised(command: Command, client: Del
         (("waits",), 4, "The job 'waits' in the queue 'orders' is scheduled, not failed."),
         (("stranger",), 2, "The application shop declares no job 'order.clos'. Did you mean order.close?"),
         (("close", "--data", '{"order": 1}'), 2, "unknown field `order`"),
-        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so it cannot run."),
+        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so the job cannot run."),
     ],
 )
 def test_a_refusal_is_one_sentence_and_nothing_runs(  # noqa: PLR0917

@@ -134,7 +134,8 @@ def test_a_refused_job_keeps_no_other_from_its_retry(run: Run, failures: DelayQ,
     ended = run("failed", "retry", "close-1", "nope", "pay-1", "--queue", "orders")
     assert (ended.exit_code, ended.stdout) == (4, "pay-1  scheduled in queue orders\n")
     assert ended.stderr.splitlines() == [
-        "delayq: The payload of the job 'close-1' is lost, so it cannot be retried. Forget the job.",
+        "delayq: The payload of the job 'close-1' is lost, so the job cannot be retried. "
+        "`delayq failed forget close-1 --queue orders` deletes the job.",
         "delayq: No job 'nope' is known in the queue 'orders'. `delayq failed list` lists the ids.",
         "delayq: 1 job retried: 1 in orders.",
     ]

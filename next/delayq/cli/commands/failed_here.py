@@ -17,8 +17,9 @@ from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobSignal
-from delayq.core.errors import Conflict, DelayqError, InvalidInput, PayloadLost
+from delayq.core.errors import Conflict, DelayqError, InvalidInput
 from delayq.core.exit_codes import ExitCode
+from delayq.core.failed import no_payload
 from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.states import Answer
@@ -60,10 +61,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
 
 def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if job.envelope is None or job.is_lost:
-        raise PayloadLost(
-            f"The payload of the job {job.id!r} is lost, so it cannot run.",
-            hint=f"`delayq failed forget {job.id} --queue {job.queue}` deletes the job.",
-        )
+        raise no_payload(job, "run")
     if job.envelope.is_followed:
         raise InvalidInput(
             f"The job {job.id!r} belongs to a chain or a batch, which a run in this process would not continue.",

@@ -26,8 +26,8 @@ from delayq.core.errors import (
     JobNotFound,
     JobRunning,
     NotConfirmed,
-    PayloadLost,
 )
+from delayq.core.failed import no_payload
 from delayq.core.ids import new_id
 from delayq.core.job_spec import check_whole_number, when_of
 from delayq.core.names import check_id, check_ids
@@ -262,9 +262,7 @@ class JobOperations(OperationsBase[RefT]):
 
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
         if info.envelope is None or info.is_lost:
-            raise PayloadLost(
-                f"The payload of the job {info.id!r} is lost, so it cannot be retried.", hint="Forget the job."
-            )
+            raise no_payload(info, "be retried")
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
             envelope = envelopes.rewrite(envelope, data=payload)
