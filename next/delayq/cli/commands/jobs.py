@@ -82,7 +82,8 @@ def schedule(
         str | None, typer.Option("--retention", metavar="DURATION", help="Keep the completed job this long.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Interrupt each attempt after this time.")
+        str | None,
+        typer.Option("--timeout", metavar="DURATION", help="Maximum running time of one attempt; 0s = no limit."),
     ] = None,
     deadline: Annotated[
         str | None,

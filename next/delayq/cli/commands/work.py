@@ -73,14 +73,16 @@ def work(
     tries: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Maximum attempts, for jobs that declare no maximum [5]; 0 = no limit.", show_default=False
+            min=0,
+            help="Maximum number of attempts, for jobs that set none; 0 = no limit [DELAYQ_TRIES, else 5].",
+            show_default=False,
         ),
     ] = None,
     backoff: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION,…",
-            help="Delays after failed attempts, for jobs that declare no backoff.",
+            help="Waiting times after failed attempts, for jobs that set none: 10s,1m [DELAYQ_BACKOFF].",
             show_default=False,
         ),
     ] = None,
@@ -88,7 +90,7 @@ def work(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Timeout of each attempt, for jobs that declare no timeout [60s].",
+            help="Maximum running time of one attempt, for jobs that set none; 0s = none [DELAYQ_TIMEOUT, else 1m].",
             show_default=False,
         ),
     ] = None,
@@ -96,7 +98,7 @@ def work(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Time that running jobs get to finish when the worker shuts down [25s].",
+            help="How long running jobs may continue after the worker is asked to stop [DELAYQ_GRACE, else 25s].",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +117,7 @@ def work(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
     log_format: Annotated[
-        LogFormat | None, typer.Option(help="Format of log lines [text].", show_default=False)
+        LogFormat | None, typer.Option(help="Format of log lines [DELAYQ_LOG_FORMAT, else text].", show_default=False)
     ] = None,
     json: JsonLines = False,
     name: Annotated[
