@@ -78,6 +78,14 @@ def test_a_job_that_is_scheduled(run: Run, server: redis.Redis) -> None:
     )
 
 
+def test_a_job_that_is_kept_and_no_longer_scheduled(run: Run, server: redis.Redis) -> None:
+    schedule = ("schedule", "order.close", "--id", "order-42")
+    place = '"id":"order-42","name":"order.close","queue":"default","state":"ready"'
+    assert printed(run, *schedule) == f'{{{place},"due_ms":MS,"due":"TIME","outcome":"created"}}\n'
+    assert printed(run, *schedule) == f'{{{place},"due_ms":null,"due":null,"outcome":"kept"}}\n'
+    assert '"due_ms":MS' in printed(run, "show", "order-42")
+
+
 def test_the_reasons_why_a_job_has_not_run(run: Run, orders: QueueOnServer) -> None:
     orders.reserve("order-42")
     assert printed(run, "why", "order-42", "--queue", "orders") == (

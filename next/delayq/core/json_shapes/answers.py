@@ -17,7 +17,11 @@ class JobIdShape:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJobShape:
-    """Answer of `delayq schedule`."""
+    """Answer of `delayq schedule`.
+
+    `due_ms` and `due` are null if the outcome is `kept` and the existing job is not scheduled. `delayq show` reads the
+    due time of a ready or reserved job.
+    """
 
     id: str
     name: str
