@@ -1,6 +1,6 @@
 """The command `delayq`: its root options, and the exit codes of errors.
 
-0 done · 1 the command failed · 2 bad usage · 3 unknown id · 4 conflict, or the job is running, failed or finished ·
+0 done · 1 the command failed · 2 bad usage · 3 unknown id · 4 conflict, or the job is running, failed or completed ·
 5 Redis unreachable, not ready or full · 6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
 """
 

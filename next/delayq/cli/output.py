@@ -62,7 +62,7 @@ def print_note(text: str) -> None:
 
 
 def confirm(deed: str, *, yes: bool) -> None:
-    """Ask for confirmation on the terminal, unless `yes`. An example of `deed`: 'Drop 12 jobs of the queue orders'.
+    """Ask for confirmation on the terminal, unless `yes`. An example of `deed`: 'Delete 12 jobs of the queue orders'.
 
     Raises InvalidInput without a terminal, and typer.Abort if the answer is not yes.
     """
@@ -82,7 +82,7 @@ def confirm(deed: str, *, yes: bool) -> None:
 class Progress:
     """Prints the progress of a long operation on stderr, at most every 2 s.
 
-    `done`: text after the number, such as 'dropped'.
+    `done`: text after the number, such as 'deleted'.
     """
 
     def __init__(self, done: str) -> None:

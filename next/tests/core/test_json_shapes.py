@@ -12,7 +12,7 @@ from delayq.core.failure import Failure
 from delayq.core.failure_groups import FailedGroup
 from delayq.core.json_shapes import answers, jobs, queues, setup, workers
 from delayq.core.json_shapes.answers import (
-    DroppedShape,
+    DeletedShape,
     JobIdShape,
     MovedJobShape,
     OutcomeShape,
@@ -25,10 +25,11 @@ from delayq.core.json_shapes.jobs import (
     FullJobShape,
     JobShape,
     ReasonShape,
+    UnknownJobShape,
     WhyShape,
 )
 from delayq.core.json_shapes.members import members_of
-from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
 from delayq.core.json_shapes.setup import ServerStoppedShape, SettingOriginShape, SettingShape
 from delayq.core.json_shapes.workers import ControlShape, MoveShape, RunningJobShape, WorkerShape
 from delayq.core.names import LOST_JOB
@@ -169,7 +170,7 @@ EXAMPLES: list[Any] = [
     MovedJobShape.of(id="order-42", queue="orders", state="ready", due_ms=None, outcome="ready"),
     OutcomeShape("order-42", "orders", "done"),
     QueueOutcomeShape("orders", "removed"),
-    DroppedShape("orders", 12),
+    DeletedShape("orders", 12),
     JobShape.of(job()),
     FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
     FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),
@@ -181,7 +182,17 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", 0),
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
-    QueueShape.of(QueueView("orders", 30_000, 1, None, {"scheduled": 1})),
+    HoldsShape(1, 0, 0, 0, 0, 0),
+    UnknownJobShape("order-42", None),
+    QueueShape.of(
+        QueueView(
+            "orders",
+            30_000,
+            1,
+            None,
+            {"scheduled": 1, "ready_or_reserved": 0, "failed": 0, "completed": 0, "other": 0, "outbox": 0},
+        )
+    ),
     ControlShape.of(Control(CREATED, maintenance_until_ms=0, maintenance_since_ms=CREATED, reason="disks")),
     ControlShape.of(Control(CREATED, paused_until_ms=DUE)).with_running([JobIdShape("order-42", "orders")]),
     RunningJobShape("order-42", "order.close", "orders", CREATED, "2026-11-27T14:48:20.508Z", 1_500),

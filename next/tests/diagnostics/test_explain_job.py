@@ -74,7 +74,8 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("reserved", {"consumer": "w", "idle_ms": 3_000, "cancel_asked_ms": NOW}, ["running", "stopping"]),
         ("reserved", {"consumer": ""}, ["acknowledged"]),
         ("failed", {"attempts": 5}, ["failed"]),
-        ("failed", {"envelope": None}, ["payload-lost"]),
+        ("failed", {"envelope": None, "raw": b"garbage"}, ["unreadable"]),
+        ("failed", {"envelope": None, "raw": b""}, ["payload-lost"]),
         ("completed", {"forget_ms": NOW + 60_000}, ["finished"]),
     ],
 )

@@ -11,13 +11,16 @@ A notification can get lost. No notification is needed for correctness, because 
 intervals.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from delayq.redis.connection.url import Address
+
+logger: Final = logging.getLogger("delayq.worker")
 
 EXACT: Final = 0.002
 """A wait for the socket ends this many seconds early, and the rest of the time is slept, because a wait for a socket is
@@ -29,11 +32,19 @@ RECONNECT_PAUSE: Final = 0.5
 
 
 class Hints:
-    """A subscription to one channel. After a failure, a later `wait` connects again."""
+    """A subscription to one channel. After a failure, a later `wait` connects again.
 
-    def __init__(self, address: Address, channel: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
+    """
+
+    def __init__(
+        self, address: Address, channel: str, *, consequence: str = "", sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._connection = address.blocking_connection()
+        self._where = address.masked
         self._channel = channel
+        self._consequence = consequence
+        self._told = False
         self._sleep = sleep
         self._connect_at = 0.0
 
@@ -65,7 +76,25 @@ class Hints:
             raise RedisError("it is too early to connect again")
         self._connection.connect()
         self._connection.send_command("SUBSCRIBE", self._channel)
-        self._connection.read_response()
+        try:
+            self._connection.read_response()
+        except NoPermissionError as error:
+            self._warn_refused(error)
+            raise
+
+    def _warn_refused(self, error: NoPermissionError) -> None:
+        if self._told:
+            return
+        self._told = True
+        logger.warning(
+            "Redis at %s refused the subscription to the channel %s: %s. Without it, %s. Allow the channel in the ACL "
+            "of this user: &%s",
+            self._where,
+            self._channel,
+            str(error).removesuffix("."),
+            self._consequence,
+            self._channel,
+        )
 
     def _read_all(self) -> list[tuple[str, str]]:
         hints: list[tuple[str, str]] = []
