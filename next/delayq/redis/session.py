@@ -50,14 +50,15 @@ class Session:
     ) -> None:
         """`connection`: the name of the connection in the settings; '' = settings without a named connection.
 
-        `create_storage`: called before jobs are stored, to create a missing data directory; None = nothing to create.
+        `create_storage`: creates the data directory of the embedded server if it is missing. Only operations that store
+        new jobs call it. None = this session uses another server.
         """
         self.executor = executor
         self.keys = keys
         self.options = options
         self._routes = routes
         self._connection = connection
-        self._create_storage = create_storage
+        self.create_storage = create_storage
         self._listed: set[str] = set()
         self._told_unlisted: set[str] = set()
 
@@ -89,14 +90,6 @@ class Session:
             if to.queue is not None:
                 spec = msgspec.structs.replace(spec, queue=to.queue)
         return with_options(spec, declared)
-
-    def create_storage(self) -> None:
-        """Create the data directory of the embedded server, if this session uses it and the directory does not exist.
-
-        Only operations that store new jobs call this. Raises ConfigError, BackendUnavailable.
-        """
-        if self._create_storage is not None:
-            self._create_storage()
 
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.
