@@ -216,7 +216,7 @@ class DelayQ:
     """The blocking client. Several threads may share one client.
 
         url         address of the server: redis://, rediss:// or unix://; None = the address in the settings, or else
-                    the embedded server of the project; the constructor starts this server if it is not running
+                    the embedded server of the project
         prefix      prefix of all keys; None = the prefix in the settings
         queue       default queue; None = the default queue in the settings
         settings    settings to use instead of the other arguments; None = the settings of the project
@@ -224,9 +224,13 @@ class DelayQ:
     docs/settings.md describes the settings. The client can be used with `with`. Connections open when they are first
     used.
 
-    Raises ConfigError if a setting cannot be used, and BackendUnavailable if the embedded server does not start. The
-    docstring of each method names its errors; the docstring of Operations names the errors of the server, which every
-    method can raise.
+    The first call starts the embedded server if it is not running. If the project has no data yet, only calls that
+    store new jobs (`schedule`, `schedule_many`, `push_raw`) create its data directory. All other calls raise
+    BackendUnavailable.
+
+    The constructor raises ConfigError if a setting cannot be used. With the embedded server, every method can raise
+    ConfigError, and BackendUnavailable if the server does not start. The docstring of each method names its errors; the
+    docstring of Operations names the errors of the server, which every method can raise.
     """
 
     def __init__(

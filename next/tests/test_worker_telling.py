@@ -1,5 +1,6 @@
 """What a real worker tells: its first line, its processes, failures, progress."""
 
+import json
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from tests.support.workers import children_of, end_worker
 pytestmark = pytest.mark.processes
 
 APP = """
-import gc, time
+import gc, logging, os, time
 from delayq import JobContext, job
 
 def write(line):
@@ -40,6 +41,15 @@ def export(context: JobContext) -> None:
     context.progress(3, 10, "rows")
     while not context.stopping:
         time.sleep(0.01)
+
+@job("hold", queue="q")
+def hold() -> None:
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+
+@job("hooked", queue="q")
+def hooked() -> None:
+    logging.getLogger("delayq.shop").warning("from the application")
 
 @job("time", queue="q")
 def tell_time() -> None:
@@ -102,6 +112,30 @@ def test_a_retry_is_a_warning_and_a_failure_an_error_with_the_frames_of_the_appl
     assert {(Path(file).name, function) for file, function in frames} == {("app.py", "pay"), ("app.py", "charge")}
 
 
+def test_log_lines_as_json_name_the_job_and_each_attempt_is_one_line(
+    start: Start, client: DelayQ, tmp_path: Path
+) -> None:
+    client.schedule("pay", {"card": "7\x1b"}, id="pay-7", queue="q")
+    client.schedule("hooked", id="hooked-7", queue="q")
+    assert start("--json", "--log-jobs", "--stop-when-empty-for", "1s").wait(timeout=30) == 0
+    told = [json.loads(line) for line in (tmp_path / "err").read_text().splitlines()]
+    failed = [one for one in told if " failed at attempt " in one["message"] and one["job_id"] == "pay-7"]
+    assert [(one["job"], one["queue"], one["attempt"]) for one in failed] == [("pay", "q", 2)]
+    assert "Traceback" not in failed[0]["message"] and failed[0]["exception"].startswith("Traceback")
+    ends = [one for one in told if " took " in one["message"]]
+    assert [(one["job_id"], one["attempt"], one["outcome"]) for one in ends if one["job"] == "pay"] == [
+        ("pay-7", 1, "released"),
+        ("pay-7", 2, "failed"),
+    ]
+    (own,) = [one for one in told if one["message"] == "from the application"]
+    assert (own["logger"], own["job_id"], own["job"], own["attempt"]) == ("delayq.shop", "hooked-7", "hooked", 1)
+
+
+def test_log_jobs_is_refused_beside_quiet(start: Start, tmp_path: Path) -> None:
+    assert start("--log-jobs", "--quiet").wait(timeout=30) == 2
+    assert (tmp_path / "err").read_text() == ("delayq: --log-jobs and --quiet are both given. Leave out one of them.\n")
+
+
 def test_progress_reaches_the_list_of_jobs(start: Start, client: DelayQ) -> None:
     ref = client.schedule("export", queue="q")
     start()
@@ -112,6 +146,26 @@ def test_progress_reaches_the_list_of_jobs(start: Start, client: DelayQ) -> None
 
     wait_until(progress, "the progress of the job")
     assert progress() == {"done": 3, "total": 10, "note": "rows", "at_ms": progress()["at_ms"]}
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", "2")], ids=["inline", "threads"])
+def test_a_running_job_is_on_the_list_of_workers_until_it_ends(
+    start: Start, client: DelayQ, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    client.schedule("hold", id="hold-7", queue="q")
+    start(*options)
+
+    def told() -> list[tuple[str, Any]]:
+        return [
+            (worker.about["state"], [(job["id"], job["name"]) for job in worker.about["running"]])
+            for worker in client.workers()
+        ]
+
+    wait_until(lambda: told() == [("working", [("hold-7", "hold")])], "the running job on the list")
+    (running,) = client.workers()[0].about["running"]
+    assert 0 <= client.control().now_ms - running["started_ms"] < 20_000
+    (tmp_path / "go").touch()
+    wait_until(lambda: told() == [("idle", [])], "the end of the job on the list")
 
 
 def test_processes_have_names(start: Start, client: DelayQ) -> None:

@@ -18,15 +18,15 @@ def name_of_application(app: str | None, settings: Settings) -> str:
     return name
 
 
-def prepare_application(session: CliSession, of_all: Settings, *, tells_start: bool = True) -> Settings:
+def prepare_application(session: CliSession, of_all: Settings, *, names_server: bool = True) -> Settings:
     """Return the settings for a worker of the loaded application. If they have no url, start the embedded server.
 
     Jobs that the application dispatches use the returned settings, or `of_all` if a default connection is named. If the
     application has set a manager, its jobs use that manager instead.
 
-    `of_all`: the settings with all connections. `tells_start`: print a line if the server was started. Raises
-    ConfigError, and BackendUnavailable if the embedded server does not start.
+    `of_all`: the settings with all connections. `names_server`: print a line that names the embedded server.
+    Raises ConfigError, and BackendUnavailable if the embedded server does not start.
     """
-    settings = session.with_server(settings_of_application(of_all.chosen()), tells_start=tells_start)
+    settings = session.with_server(settings_of_application(of_all.chosen()), names_server=names_server)
     share_settings(of_all if of_all.connection else settings)
     return settings

@@ -40,9 +40,11 @@ COMMANDS: Final = {
     "stats": Command("Queues", "Count the jobs of each queue by state.", "queues:stats"),
     "pause": Command("Queues", "Pause a queue, or all workers.", "queues:pause"),
     "resume": Command("Queues", "Resume a queue, or all workers.", "queues:resume"),
-    "clear": Command("Queues", "Drop all scheduled and ready jobs of a queue.", "queues:clear"),
+    "clear": Command("Queues", "Delete all scheduled and ready jobs of a queue.", "queues:clear"),
     "queue": Command("Queues", "One queue: set or show its settings, or remove the queue.", "queues:queue"),
-    "failed": Command("Failed jobs", "Failed jobs (dead letters): list, group, retry and drop them.", "failed:failed"),
+    "failed": Command(
+        "Failed jobs", "Failed jobs (dead letters): list, group, retry and delete them.", "failed:failed"
+    ),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Make due jobs ready without running them, until SIGTERM or Ctrl-C.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),

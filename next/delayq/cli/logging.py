@@ -2,19 +2,42 @@
 
 The application may set up logging when it is loaded. The lines of delayq must still reach stderr. So `settle_logging`
 enables the loggers of delayq again, and keeps their handler unless the application writes these lines to the console.
+
+Messages and tracebacks contain texts of unknown origin. Long ones are cut, and control characters are escaped, so that
+no text can look like another log line or act on a terminal.
 """
 
 import json
 import logging
 import sys
+import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
+
+from delayq.core.display import printable
 
 LogFormat = Literal["text", "json"]
 
 ROOT: Final = "delayq"
 _HANDLER: Final = "delayq.stderr"
+MAX_TEXT: Final = 16 * 1024
+"""Maximum size of a message, and of a traceback, in bytes of UTF-8."""
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class TextFormatter(logging.Formatter):
+    """One line per record. If the record has a job, the line contains the job id. A traceback adds its own lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        message = _cut(record.getMessage(), printable)
+        job_id = record.__dict__.get("job_id")
+        if job_id and f"job {job_id}" not in message:
+            message = f"job {printable(str(job_id))}: {message}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
+        below = [text for text in (_traceback(record), record.stack_info) if text]
+        return "\n".join([line, *(_cut_start(text, _printable_lines) for text in below)])
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,12 +49,15 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _cut(record.getMessage()),
         }
         line |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+            line["exception"] = _cut_start(_traceback(record))
+        text = json.dumps(line, default=str, ensure_ascii=False)
+        if text.isprintable():
+            return text
+        return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
@@ -41,13 +67,47 @@ def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(TextFormatter())
     logger = logging.getLogger(ROOT)
     logger.handlers = [own for own in logger.handlers if own.name != _HANDLER]  # replaces the handler of -v
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if quiet else level)
     logger.propagate = False
     return handler
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    """Return the traceback of a record, or ''.
+
+    Do not use `record.exc_text`, because a formatter of the application may have written it.
+    """
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    try:
+        return "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    except Exception as broken:
+        return f"(no traceback: formatting it raised {type(broken).__name__})"
+
+
+def _cut(text: str, escape: Callable[[str], str] = str) -> str:
+    """Escape a text and cut a long one at its end."""
+    start = escape(text[:MAX_TEXT]).encode("utf-8", "backslashreplace")
+    if len(text) <= MAX_TEXT and len(start) <= MAX_TEXT:
+        return start.decode()
+    return f"{start[:MAX_TEXT].decode('utf-8', 'ignore')} … ({len(text):,} characters)"
+
+
+def _cut_start(text: str, escape: Callable[[str], str] = str) -> str:
+    """Escape a text and cut a long one at its start, because the end of a traceback is the most useful part."""
+    end = escape(text[-MAX_TEXT:]).encode("utf-8", "backslashreplace")
+    if len(text) <= MAX_TEXT and len(end) <= MAX_TEXT:
+        return end.decode()
+    return f"… {end[-MAX_TEXT:].decode('utf-8', 'ignore')}"
+
+
+def _printable_lines(text: str) -> str:
+    """Escape control characters in each line."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def writes_json() -> bool:
@@ -65,7 +125,7 @@ def _guard(logger: logging.Logger) -> None:
         try:
             handle(record)
         except Exception as error:
-            print(f"delayq: {record.getMessage()}", file=sys.stderr)
+            print(f"delayq: {_cut(record.getMessage(), printable)}", file=sys.stderr)
             print(f"delayq: a log handler of the application raised {error!r}", file=sys.stderr, flush=True)
 
     # mypy forbids assignments to methods:

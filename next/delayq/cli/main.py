@@ -1,6 +1,6 @@
 """The command `delayq`: its root options, and the exit codes of errors.
 
-0 done · 1 the command failed · 2 bad usage · 3 unknown id · 4 conflict, or the job is running, failed or finished ·
+0 done · 1 the command failed · 2 bad usage · 3 unknown id · 4 conflict, or the job is running, failed or completed ·
 5 Redis unreachable, not ready or full · 6 refused for safety · 7 outcome unknown or not confirmed · 130 interrupted
 """
 
@@ -13,6 +13,7 @@ import typer
 from delayq.cli.errors import sentence_of
 from delayq.cli.families import PLAIN, Families
 from delayq.cli.streams import drop_lost_output, open_closed_streams
+from delayq.core.display import printable
 from delayq.core.errors import DelayqError, InvalidInput
 from delayq.core.exit_codes import ExitCode
 
@@ -88,7 +89,7 @@ def main() -> None:
         if writes_json():
             logger.error(sentence_of(error))
         else:
-            print(f"delayq: {sentence_of(error)}", file=sys.stderr)
+            print(f"delayq: {printable(sentence_of(error))}", file=sys.stderr)
         sys.exit(_flushed(error.exit_code))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from delayq.core.display import printable
 from delayq.core.errors import DelayqError, InvalidInput
 
 PROGRESS_EVERY: Final = 2.0
@@ -36,16 +37,23 @@ def print_text(text: str) -> None:
     _write(printable(text) + "\n")
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows in aligned columns. Numbers are aligned to the right."""
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, below: Sequence[Sequence[str]] = ()
+) -> None:
+    """Print rows in aligned columns. Numbers are aligned to the right.
+
+    `below`: for each row, lines to print indented below the row; () = none.
+    """
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[n]) for row in [list(header), *cells]) for n in range(len(header))]
-    for row in [list(header), *cells]:
+    for number, row in enumerate([list(header), *cells]):
         line = "  ".join(
             cell.rjust(width) if cell.replace(",", "").isdigit() else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         )
         _write(line.rstrip() + "\n")
+        for text in below[number - 1] if below and number else ():
+            _write(f"  {printable(text)}\n")
 
 
 def print_note(text: str) -> None:
@@ -54,7 +62,7 @@ def print_note(text: str) -> None:
 
 
 def confirm(deed: str, *, yes: bool) -> None:
-    """Ask for confirmation on the terminal, unless `yes`. An example of `deed`: 'Drop 12 jobs of the queue orders'.
+    """Ask for confirmation on the terminal, unless `yes`. An example of `deed`: 'Delete 12 jobs of the queue orders'.
 
     Raises InvalidInput without a terminal, and typer.Abort if the answer is not yes.
     """
@@ -74,7 +82,7 @@ def confirm(deed: str, *, yes: bool) -> None:
 class Progress:
     """Prints the progress of a long operation on stderr, at most every 2 s.
 
-    `done`: text after the number, such as 'dropped'.
+    `done`: text after the number, such as 'deleted'.
     """
 
     def __init__(self, done: str) -> None:
@@ -104,8 +112,3 @@ def _emit(text: str) -> None:
 
 def _is_not_utf8(encoding: str | None) -> bool:
     return codecs.lookup(encoding or "utf-8").name != "utf-8"
-
-
-def printable(text: str) -> str:
-    """Escape control characters and direction marks in text, because a terminal would act on them."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

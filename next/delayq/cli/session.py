@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import typer
 from pydantic import SecretStr
 
+from delayq.cli.logging import writes_json
 from delayq.cli.streams import drop_lost_output
 from delayq.client import DelayQ
-from delayq.core.errors import BackendUnavailable, CallRefused, DelayqError, JobNotFound, QueueNotFound
+from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
 from delayq.core.names import check_queue
 from delayq.settings.connections import Routes, destination
 from delayq.settings.model import Settings, load_settings
@@ -85,33 +86,37 @@ class CliSession:
         """The embedded server of this project, running or not. Raises ConfigError."""
         return embedded_of(self.settings)
 
-    def with_server(self, settings: Settings, *, tells_start: bool = True) -> Settings:
+    def with_server(self, settings: Settings, *, names_server: bool = True) -> Settings:
         """Return settings with a url.
 
-        If they have no url, find or start the embedded server. A start prints a line on stderr.
+        If they have no url, find or start the embedded server. Unless the command is quiet or `names_server` is False,
+        print one line on stderr that names the server.
 
         Raises ConfigError, BackendUnavailable.
         """
         if not settings.uses_embedded:
             return settings
         server = embedded_of(settings)
-        if server.find_or_start() and tells_start and not self.quiet:
-            print(f"delayq: started the embedded server, data in {server.data_dir}", file=sys.stderr)
+        verb = "started" if server.find_or_start() else "using"
+        if names_server and not self.quiet:
+            self._tell(f"{verb} the embedded server, data in {server.data_dir}")
         return settings.model_copy(update={"url": SecretStr(server.url)})
 
     def client(self) -> DelayQ:
-        """Return a client. Raises ConfigError, BackendUnavailable.
+        """Return a client for existing data. Raises ConfigError, BackendUnavailable.
 
-        A command that reads or changes existing data starts an existing embedded server, but creates none: in a wrong
-        directory, it would show an empty queue.
+        The embedded server is started if it has a data directory, and is not created otherwise.
         """
-        if self.settings.uses_embedded and not self.embedded.data_dir.is_dir():
-            raise BackendUnavailable(
-                f"No url is set, and this project has no data: {self.embedded.data_dir} does not exist.",
-                hint="Run the command in the directory of the project, or set DELAYQ_URL. `delayq schedule` and "
-                "`delayq work` create the data of a project.",
-            )
+        if self.settings.uses_embedded:
+            self.embedded.check_data()
         return DelayQ(settings=self.with_server(self.settings))
+
+    def _tell(self, text: str) -> None:
+        """Print a line on stderr, as a log line if log lines are JSON."""
+        if writes_json():
+            logging.getLogger("delayq").info(text)
+        else:
+            print(f"delayq: {text}", file=sys.stderr)
 
     @contextmanager
     def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:
@@ -146,31 +151,24 @@ def session_of(context: typer.Context) -> CliSession:
     return session
 
 
-@contextmanager
-def known_queue(client: DelayQ, queue: str | None) -> Iterator[None]:
-    """Raise QueueNotFound instead of JobNotFound if the queue that the user named is unknown too."""
-    try:
-        yield
-    except JobNotFound:
-        if queue is not None:
-            check_queue_known(client, queue)
-        raise
-
-
 def check_queue_known(client: DelayQ, queue: str) -> None:
-    """Raise QueueNotFound if a queue is not listed and has no data in Redis, because its name may be misspelt.
+    """Raise QueueNotFound if a queue is unknown, because its name may be misspelt."""
+    if not is_queue_known(client, queue):
+        raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")
+
+
+def is_queue_known(client: DelayQ, queue: str) -> bool:
+    """Return True if a queue is listed or has data in Redis.
 
     Every queue counts as known for a Redis user without access to the list of queues.
     """
     (stats,) = client.stats(queue)
     if stats.lease_ms or stats.scheduled or stats.ready or stats.reserved or stats.failed or stats.completed:
-        return
+        return True
     try:
-        is_listed = queue in client.queues()
+        return queue in client.queues()
     except CallRefused:
-        return
-    if not is_listed:
-        raise QueueNotFound(f"No queue {queue!r} is known.", hint="`delayq stats` lists the queues.")
+        return True
 
 
 def _user() -> str:

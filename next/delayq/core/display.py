@@ -27,6 +27,13 @@ def shown(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def printable(text: str) -> str:
+    """Escape control characters and direction marks in text, because a terminal would act on them."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
     """Return 'Did you mean …?' with the known word closest to `word`, or '' if none is close. `prefix` precedes it."""
     from difflib import get_close_matches  # only an error needs it

@@ -95,7 +95,7 @@ def decode(raw: bytes) -> Envelope:
     try:
         envelope = _decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UnreadableEnvelope(f"These {len(raw)} bytes are not an envelope: {error}.") from None
+        raise UnreadableEnvelope(f"The envelope of {len(raw)} bytes cannot be read: {error}.") from None
     if envelope.name[MAX_NAME_LETTERS:]:
         raise UnreadableEnvelope(f"The envelope has a name of more than {MAX_NAME_LETTERS} characters.")
     if envelope.id[SURELY_SHORT:]:
@@ -119,7 +119,7 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
     try:
         members = _decode_members(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UnreadableEnvelope(f"These {len(raw)} bytes are not an envelope: {error}.") from None
+        raise UnreadableEnvelope(f"The envelope of {len(raw)} bytes cannot be read: {error}.") from None
     for member, value in changes.items():
         if value is None:
             members.pop(member, None)

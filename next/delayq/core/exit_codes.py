@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     UNKNOWN_ID = 3
     CONFLICT = 4
-    """The job is running, failed or finished, or the queue is in use."""
+    """The job is running, failed or completed, or the queue is in use."""
     NO_BACKEND = 5
     """Redis cannot be reached, is not ready, or is full."""
     UNSAFE = 6

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from delayq.core.display import shown
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import InvalidInput, PayloadLost
 from delayq.core.failure_groups import check_signature, signature_of
 from delayq.core.times import duration_ms, instant_ms, is_instant
 from delayq.core.views import JobInfo
@@ -18,6 +18,17 @@ Moment = str | datetime | timedelta
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,5})/([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def no_payload(job: JobInfo, cannot: str) -> PayloadLost:
+    """Return the error for a failed job without a readable envelope. `cannot`: what is impossible ('be retried')."""
+    what = f"The payload of the job {job.id!r} is lost"
+    if not job.is_lost:
+        what = f"The envelope of the job {job.id!r} cannot be read"
+    return PayloadLost(
+        f"{what}, so the job cannot {cannot}.",
+        hint=f"`delayq failed forget {job.id} --queue {job.queue}` deletes the job.",
+    )
 
 
 class FailedFilter(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ writes a new failure. `history` keeps the nine oldest failures, so the first one
 
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 16_000
 MAX_TYPE: Final = 200
+MAX_FRAMES: Final = 20
+"""Maximum number of frames in the log line of a failure."""
 _OWN_FILES: Final = str(Path(__file__).parents[1])
 
 
@@ -82,20 +85,20 @@ def message_of(error: BaseException) -> str:
         return f"(no message: its __str__ raised {type(broken).__name__})"
 
 
-def application_traceback(error: BaseException) -> str:
-    """Return a line break and the traceback, starting at the first frame outside of delayq; at most the last 20 frames.
+def application_frames(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error from the first frame outside of delayq on; at most the last 20 frames.
 
-    Return '' if all frames belong to delayq.
+    Return None if all frames belong to delayq.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
         trace = trace.tb_next
-    if trace is None:
-        return ""
-    try:
-        return "\n" + "".join(traceback.format_exception(type(error), error, trace, limit=-20)).rstrip()
-    except Exception as broken:
-        return f"\n(no traceback: formatting it raised {type(broken).__name__})"
+    later = trace
+    for _ in range(MAX_FRAMES):
+        later = later.tb_next if later is not None else None
+    while trace is not None and later is not None:
+        trace, later = trace.tb_next, later.tb_next
+    return trace
 
 
 def _traceback(error: BaseException) -> str:

@@ -182,10 +182,12 @@ def when_of(
     """
     if at is not None:
         if delay is not None:
-            raise InvalidInput("at= and delay= are both given.", hint="Drop one of them.", field="at")
+            raise InvalidInput("at= and delay= are both given.", hint="Leave out one of them.", field="at")
         return str(instant_ms(at, now_ms=now_ms, tz=tz, fold=fold))
     if tz is not None or fold is not None:
-        raise InvalidInput("tz= and fold= need at=, which is not given.", hint="Drop them, or give at=.", field="tz")
+        raise InvalidInput(
+            "tz= and fold= need at=, which is not given.", hint="Leave them out, or give at=.", field="tz"
+        )
     return DUE_NOW if delay is None else f"+{duration_ms(delay)}"
 
 

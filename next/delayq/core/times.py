@@ -168,7 +168,9 @@ def _wall_time(value: Instant, field: str) -> tuple[datetime, int, tzinfo | None
 def _zone_of(wall: datetime, own: tzinfo | None, tz: str | None, field: str) -> tzinfo:
     if own is not None and tz is not None:
         raise InvalidInput(
-            f"{field} {wall} has its own offset, but tz={shown(tz)} is given too.", hint="Drop one.", field="tz"
+            f"{field} {wall} has its own offset, but tz={shown(tz)} is given too.",
+            hint="Leave out one of them.",
+            field="tz",
         )
     if own is None and tz is None:
         raise InvalidInput(

@@ -62,11 +62,8 @@ def explain_job(facts: Facts) -> list[Reason]:
 
 def _failed(job: JobInfo) -> Reason:
     if job.is_lost or job.envelope is None:
-        return Reason(
-            "payload-lost",
-            "The job failed, and its payload cannot be read.",
-            _command("failed forget", job, "drops it"),
-        )
+        code, what = ("payload-lost", "payload is lost") if job.is_lost else ("unreadable", "envelope cannot be read")
+        return Reason(code, f"The job failed, and its {what}.", _command("failed forget", job, "deletes it"))
     why = f": {_error(job)}" if job.failure else ""
     attempts = several(job.attempts or 0, "attempt")
     return Reason("failed", f"The job failed after {attempts}{why}.", _command("failed retry", job, "runs it again"))
@@ -76,7 +73,7 @@ def _doomed(facts: Facts) -> Iterator[Reason]:
     """Reasons for a failure as soon as a worker gets the job."""
     job = facts.job
     if job.envelope is None:
-        what = "The stored job cannot be read, so the job will fail when a worker gets it."
+        what = "The envelope of the job cannot be read, so the job will fail when a worker gets it."
         yield Reason("unreadable", what, _command("cancel", job, "deletes it"))
     elif job.envelope.deadline_ms is not None and job.envelope.deadline_ms <= facts.stats.now_ms:
         what = (
@@ -129,7 +126,7 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
-    elif "working" not in states:
+    elif states.isdisjoint(("working", "idle")):
         shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
         what = f"No worker of the queue {queue} accepts jobs: all of them are {shown}."
         yield Reason("workers-idle", what, "Send SIGCONT to the paused workers, or start another worker.")

@@ -8,12 +8,15 @@ command, because such a command can return up to 100 ms late. The wait ends at t
 * the end of one second, or of five seconds while the process is subscribed to notifications
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import REST, RestingQueues
+
+logger: Final = logging.getLogger("delayq.loops")
 
 LONGEST_SLEEP: Final = 5.0
 LONGEST_WITHOUT_HINTS: Final = 1.0
@@ -37,6 +40,7 @@ class Mover:
         self._list_at = clock()
         self._resting = RestingQueues(clock=clock)
         self.promoted = 0
+        self.lost = 0
         self.outboxes: set[str] = set()
         """Queues whose outbox has job-end records for the relay."""
 
@@ -59,6 +63,13 @@ class Mover:
 
     def _promote(self, queue: str) -> float:
         """Promote the due jobs of one queue, and return the seconds until its next promotion."""
+        lost = self.lost
+        wait = self._promote_all(queue)
+        if self.lost > lost:
+            logger.warning("queue %s: due jobs failed because Redis lost their payloads: %d", queue, self.lost - lost)
+        return wait
+
+    def _promote_all(self, queue: str) -> float:
         for _ in range(ROUNDS):
             try:
                 answer = self._keeper.promote(queue)
@@ -66,6 +77,7 @@ class Mover:
                 self._resting.rest_unless_away(queue, error)
                 return REST
             self.promoted += answer.promoted
+            self.lost += answer.lost
             if answer.owed:
                 self.outboxes.add(queue)
             if answer.wait_us < 0:

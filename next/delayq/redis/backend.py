@@ -37,13 +37,22 @@ SUPERVISOR_TRY_TIMEOUT: Final = 0.5
 FAILOVER_TRY_TIMEOUT: Final = 0.5
 """Time limit of one try of children and loops with sentinels, in seconds."""
 
+LATE_START: Final = "jobs can start up to 1 s late"
+LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
+"""What happens without notifications, for the log."""
+
 
 class RedisBackend:
     """Implements the protocol Backend with Redis or Valkey.
 
-    If the settings have no url, the embedded server of the project is used. It is found or started when its address is
-    first needed. Methods that need the address raise ConfigError if the url cannot be used, and BackendUnavailable if
-    the embedded server does not start.
+    If the settings have no url, the embedded server of the project is used:
+
+    * The parts of a worker create its data directory and start it when they are made. Methods that make these parts
+      raise BackendUnavailable if the embedded server does not start.
+    * The session of a client starts it when the first connection is made, and creates its data directory only for new
+      jobs.
+
+    Methods that need the address raise ConfigError if the url cannot be used.
     """
 
     has_loops = True
@@ -56,7 +65,7 @@ class RedisBackend:
     @property
     def where(self) -> str:
         """The address of the server, without secrets."""
-        return self._address.masked
+        return self._client_address.masked
 
     def shares_jobs_with(self, other: Backend) -> bool:
         """Return True if both are Redis backends with the same url and prefix."""
@@ -96,7 +105,7 @@ class RedisBackend:
         from delayq.redis.worker.hints import Hints
         from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 
-        stop_hints = Hints(self._address, self._keys.cancel)
+        stop_hints = Hints(self._address, self._keys.cancel, consequence=LATE_STOP)
         return RedisLeaseKeeper(self._supervisor_executor(), self._keys, queues, self._options, stop_hints)
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> "RedisQueueKeeper":
@@ -110,7 +119,7 @@ class RedisBackend:
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
-        return Hints(self._address, self._keys.wake)
+        return Hints(self._address, self._keys.wake, consequence=LATE_START)
 
     def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""
@@ -120,16 +129,37 @@ class RedisBackend:
 
     def session(self, *, is_async: bool, routes: Routes) -> Session:
         """Make the session of a client."""
-        executor = make_executor(self._address, is_async=is_async)
-        return Session(executor, self._keys, self._options, routes=routes, connection=self._settings.connection)
+        executor = make_executor(self._client_address, is_async=is_async)
+        return Session(
+            executor,
+            self._keys,
+            self._options,
+            routes=routes,
+            connection=self._settings.connection,
+            create_storage=self._create_embedded if self._settings.uses_embedded else None,
+        )
 
     @cached_property
-    def _address(self) -> "Address | SentinelAddress":
+    def _client_address(self) -> "Address | SentinelAddress":
         if not self._settings.uses_embedded:
             return parse_address(self._settings.must_have_url())
-        from delayq.redis.embedded.server import embedded_url  # only needed without a url
+        from delayq.redis.embedded.address import EmbeddedAddress  # only needed without a url
+        from delayq.redis.embedded.server import EmbeddedServer
 
-        return Address(embedded_url(self._settings))
+        return EmbeddedAddress(EmbeddedServer.of_project(self._settings))
+
+    @property
+    def _address(self) -> "Address | SentinelAddress":
+        """The address for the parts of a worker. An embedded server is started, in a new data directory if needed."""
+        if self._settings.uses_embedded:
+            self._create_embedded()
+        return self._client_address
+
+    def _create_embedded(self) -> None:
+        from delayq.redis.embedded.address import EmbeddedAddress
+
+        assert isinstance(self._client_address, EmbeddedAddress)
+        self._client_address.create()
 
     @property
     def _loop_try_timeout(self) -> float:

@@ -1,27 +1,44 @@
 """Checks whether the settings of a Redis server keep jobs safe."""
 
+import logging
+from typing import Final
+
 from delayq.core.errors import CallRefused, UnsafeSetup
 from delayq.redis.calls.call import read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 
+logger: Final = logging.getLogger("delayq.worker")
+
 
 def refuse_eviction(executor: Executor) -> None:
     """Raise UnsafeSetup if the server evicts keys at its memory limit, because it could delete jobs, locks and tokens.
 
-    If the Redis user may not run INFO, the check is skipped.
+    If the policy cannot be read, for example because the Redis user may not run INFO, a warning is logged instead.
     """
     try:
         info = drive(executor.run(read("INFO", "memory", parse=_read_info)))
-    except CallRefused:
+    except CallRefused as error:
+        _warn_unknown(error.message)
         return
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
+    policy = info.get("maxmemory_policy")
+    if policy is None:
+        _warn_unknown(f"INFO of Redis at {executor.where} does not contain maxmemory_policy.")
+    elif policy != "noeviction":
         raise UnsafeSetup(
             f"Redis at {executor.where} evicts keys when its memory is full (maxmemory-policy {policy}), so jobs could "
             "be lost without an error.",
             hint="Set `maxmemory-policy noeviction`, or start with --allow-eviction.",
         )
+
+
+def _warn_unknown(reason: str) -> None:
+    logger.warning(
+        "the eviction policy is unknown: %s If Redis evicts keys when its memory is full, jobs are lost "
+        "without an error. Allow INFO in the ACL of this user, or make sure that maxmemory-policy is noeviction and "
+        "start with --allow-eviction.",
+        reason,
+    )
 
 
 def _read_info(reply: bytes) -> dict[str, str]:

@@ -11,7 +11,8 @@ ids are checked: first by `bury`, which gives an entry back to its job if the ro
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from delayq.backends.protocol import Acked, DeliveryRef, Repaired
@@ -37,6 +38,19 @@ SCAN_COUNT: Final = 250
 _SETS: Final = ("scheduled", "failed", "completed")
 _ROLES: Final = ("jobs", "entries", *_SETS)
 
+_DAMAGE: Final = {
+    "again": "jobs that no worker had, ready again (running ones may run twice)",
+    "garbage": "stream entries without a job, moved to the failed jobs",
+    "restored": "payloads restored from the stream",
+    "appended": "jobs without a stream entry, ready again (running ones may run twice)",
+    "scheduled": "jobs without a state, scheduled again",
+    "completed": "jobs without a state but with a result, completed",
+    "single": "jobs in several states, reduced to one state",
+    "lost": "jobs with a lost payload, failed (completed ones stay completed)",
+    "dropped": "ids without a job, deleted",
+}
+"""Verdicts of outside_acks.lua and words of mend.lua that mean a repair, with texts for people."""
+
 GARBAGE: Final = failures.encode(Failure("NoJob", "This stream entry is not a delayq job."))
 
 
@@ -46,7 +60,8 @@ async def repair_queue(
     """Repair and clean up one queue, and return the numbers of affected jobs.
 
     `counted` keeps the sum of the counters of each queue for the next run. If the sum has fallen, the server lost data
-    or the queue was removed, and a warning is logged.
+    or the queue was removed, and a warning is logged. A repair of damage is logged in one warning, with the number of
+    jobs for each kind of damage.
     """
     tidied = await executor.run(upkeep.tidy(keys, queue, lease_ms=options.lease_ms))
     if counted is not None:
@@ -54,7 +69,8 @@ async def repair_queue(
         counted[queue] = tidied.counted
     scope: Literal["delivered", "all"] = "all" if tidied.is_damaged else "delivered"
     closed, redelivered, buried = await _settle_outside_acks(executor, keys, queue, scope)
-    mended = await _mend(executor, keys, queue) if tidied.is_damaged else 0
+    mended = await _mend(executor, keys, queue) if tidied.is_damaged else Counter()
+    warn_of_repair(queue, tidied, {"again": redelivered, "garbage": buried, **mended})
     pruned = await executor.run(
         upkeep.prune(
             keys,
@@ -64,7 +80,22 @@ async def repair_queue(
         )
     )
     await _remove_consumers(executor, keys, queue, tidied)
-    return Repaired(closed, redelivered, buried, mended, pruned.completed + pruned.failed)
+    return Repaired(closed, redelivered, buried, mended.total(), pruned.completed + pruned.failed)
+
+
+def warn_of_repair(queue: str, tidied: Tidied, counts: Mapping[str, int]) -> None:
+    """If a queue was damaged, log that it was repaired. `counts`: the number of jobs for each word of `_DAMAGE`.
+
+    Of several callers of `tidy`, only the caller whose call repaired the consumer group logs this.
+    """
+    parts = ["consumer group missing or damaged, set to the end of the stream"] if tidied.regrouped else []
+    parts += [f"{text}: {counts[word]:,}" for word, text in _DAMAGE.items() if counts.get(word)]
+    if parts:
+        logger.warning(
+            "queue %s was damaged, and was repaired: %s. Another program changed its keys, or Redis lost data.",
+            queue,
+            "; ".join(parts),
+        )
 
 
 def _notice_loss(queue: str, before: int, now: int) -> None:
@@ -131,15 +162,15 @@ def _retention_ms(raw: bytes | None) -> int:
         return 0
 
 
-async def _mend(executor: Executor, keys: Keys, queue: str) -> int:
-    """Check all ids in all keys of the queue, and return the number of repaired jobs."""
-    mended = 0
+async def _mend(executor: Executor, keys: Keys, queue: str) -> Counter[str]:
+    """Check all ids in all keys of the queue, and return the number of repaired jobs for each word of mend.lua."""
+    mended: Counter[str] = Counter()
     for role in _ROLES:
         async for ids in _scan(executor, keys.of_queue(queue, role), "ZSCAN" if role in _SETS else "HSCAN"):
             left = ids
             while left:
                 words = await executor.run(upkeep.mend(keys, queue, left))
-                mended += sum(word != "fine" for word in words)
+                mended.update(word for word in words if word != "fine")
                 left = left[max(len(words), 1) :]
     return mended
 

@@ -8,7 +8,7 @@ All operations of a client use its session. Besides sending calls, a session
 * searches other queues for an id that the default queue, or the queue of a declared job, does not have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -39,14 +39,26 @@ class Session:
     """The session of one client. Threads may share a session. If its executor is async, event loops may share it."""
 
     def __init__(
-        self, executor: Executor, keys: Keys, options: Options, *, routes: Routes = NO_ROUTES, connection: str = ""
+        self,
+        executor: Executor,
+        keys: Keys,
+        options: Options,
+        *,
+        routes: Routes = NO_ROUTES,
+        connection: str = "",
+        create_storage: Callable[[], None] | None = None,
     ) -> None:
-        """`connection`: the name of the connection in the settings; '' = settings without a named connection."""
+        """`connection`: the name of the connection in the settings; '' = settings without a named connection.
+
+        `create_storage`: creates the data directory of the embedded server if it is missing. Only operations that store
+        new jobs call it. None = this session uses another server.
+        """
         self.executor = executor
         self.keys = keys
         self.options = options
         self._routes = routes
         self._connection = connection
+        self.create_storage = create_storage
         self._listed: set[str] = set()
         self._told_unlisted: set[str] = set()
 
@@ -92,12 +104,18 @@ class Session:
             if not self.options.durability.waits:
                 return await self.executor.run(call)
             return await self._write_confirmed(call, queue)
-        listing = list_queue(self.keys, queue)
         if self.options.durability.waits:
-            (listed,) = await self.executor.run_all([listing])
+            (listed,) = await self.executor.run_all([list_queue(self.keys, queue)])
             self._note_listing(queue, listed)
             return await self._write_confirmed(call, queue)
-        trip: list[Call[Any]] = [listing, call]
+        return await self.list_and_run(call, queue)
+
+    async def list_and_run(self, call: Call[T], queue: str) -> T:
+        """Add a queue to the list of queues, and send a call for it in the same round trip.
+
+        Raises the errors of `Executor.run`. If Redis refuses to add the queue, the call is still sent.
+        """
+        trip: list[Call[Any]] = [list_queue(self.keys, queue), call]
         listed, stored = await self.executor.run_all(trip)
         value = cast(T, value_of(stored))
         self._note_listing(queue, listed)

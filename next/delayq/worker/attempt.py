@@ -10,7 +10,7 @@ import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,9 +22,10 @@ from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
 from delayq.core.envelope import SURELY_SHORT, Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
-from delayq.core.failure import application_traceback, message_of
+from delayq.core.failure import application_frames, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
+from delayq.core.times import format_duration, format_instant
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry
@@ -78,6 +79,21 @@ class Attempt(msgspec.Struct, gc=False):
         return checked_result(result)
 
 
+class CurrentAttempt:
+    """The attempt that runs now in a thread or task, or None.
+
+    Several attempts can share one object, because storing an attribute is cheaper than setting a context variable.
+    """
+
+    __slots__ = ("attempt",)
+
+    def __init__(self, attempt: Attempt | None = None) -> None:
+        self.attempt = attempt
+
+
+current_attempt: Final[ContextVar[CurrentAttempt | None]] = ContextVar("delayq_current_attempt", default=None)
+
+
 class Attempts:
     """Begins and ends attempts.
 
@@ -85,6 +101,7 @@ class Attempts:
     a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
+    `current` is the value of `current_attempt` in these copies, unless a runner sets another value.
     """
 
     def __init__(
@@ -100,7 +117,9 @@ class Attempts:
         self._policies: dict[str, Policy] = {}
         self._now_ms = now_ms
         self._rand = rand
+        self.current = CurrentAttempt()
         self._base = copy_context()
+        self._base.run(current_attempt.set, self.current)
 
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
         """Read a delivery. Return an attempt, or a settlement if nothing is to be called.
@@ -165,6 +184,32 @@ class Attempts:
             return self._settlement(attempt.delivery, attempt.envelope, outcome)
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
+    def log_end(self, attempt: Attempt, settlement: Settlement, seconds: float) -> None:
+        """Log one line about an attempt that took `seconds`."""
+        outcome, text = _outcome_of(settlement)
+        runtime_ms = round(seconds * 1000)
+        started_ms = self._now_ms() - runtime_ms
+        started = format_instant(started_ms)
+        members = log_members(attempt.delivery, attempt.envelope)
+        logger.disabled = False
+        logger.info(
+            "job %s (%s, queue %s): attempt %d started at %s, took %s, %s",
+            attempt.delivery.id,
+            attempt.envelope.name,
+            attempt.delivery.queue,
+            members["attempt"],
+            started,
+            format_duration(runtime_ms),
+            text,
+            extra={
+                **members,
+                "outcome": outcome,
+                "started_ms": started_ms,
+                "started": started,
+                "runtime_ms": runtime_ms,
+            },
+        )
+
     def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
         """Return the settlement of an attempt whose process was killed. `error`: the reason, such as JobTimedOut.
 
@@ -204,7 +249,13 @@ class Attempts:
 
     def _unreadable(self, delivery: Delivery, error: UnreadableEnvelope) -> Failed:
         what = f"job {delivery.id}" if delivery.id else f"entry {delivery.entry} without a job id"
-        logger.error("%s (queue %s) failed: %s", what, delivery.queue, error)
+        logger.error(
+            "%s (queue %s) failed: %s",
+            what,
+            delivery.queue,
+            error,
+            extra={"job_id": delivery.id, "queue": delivery.queue},
+        )
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure, is_followed=True)
 
@@ -238,18 +289,42 @@ class Attempts:
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
 
 
+def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:
+    """Return the members that log records about an attempt have."""
+    return {
+        "job_id": delivery.id,
+        "job": envelope.name,
+        "queue": delivery.queue,
+        "attempt": envelope.attempts + 1,
+    }
+
+
+def _outcome_of(settlement: Settlement) -> tuple[str, str]:
+    """Return the outcome of an attempt, as a word and as a text with more details."""
+    match settlement:
+        case Acked():
+            return "done", "done"
+        case Stopped():
+            return "stopped", "stopped"
+        case Released():
+            return "released", f"released, runs again in {format_duration(settlement.delay_ms)}"
+        case _:
+            return "failed", "failed"
+
+
 def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
     """Log a retry (WARNING) or a failure (ERROR), with the frames of the application from the traceback."""
+    frames = application_frames(error)
     logger.disabled = False  # a handler may have called dictConfig, which disables loggers that it does not name
     logger.log(
         level,
-        "job %s (%s, queue %s) %s: %s: %s%s",
+        "job %s (%s, queue %s) %s: %s: %s",
         delivery.id,
         envelope.name,
         delivery.queue,
         what,
         type(error).__name__,
         message_of(error)[:1000],
-        application_traceback(error),
-        extra={"job": envelope.name, "job_id": delivery.id, "queue": delivery.queue},
+        exc_info=None if frames is None else (type(error), error, frames),
+        extra=log_members(delivery, envelope),
     )

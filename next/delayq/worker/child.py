@@ -363,7 +363,10 @@ class Child:
                 continue
             if answer == SettleAnswer.STOP_ASKED:
                 logger.info(
-                    "job %s of %s does not run again: a cancel asked it to stop", settlement.id, settlement.queue
+                    "job %s of %s does not run again: a cancel asked it to stop",
+                    settlement.id,
+                    settlement.queue,
+                    extra={"job_id": settlement.id, "queue": settlement.queue},
                 )
                 stopped.append((job, Stopped(settlement.queue, settlement.id, settlement.entry)))
                 continue
@@ -374,6 +377,7 @@ class Child:
                     "already recorded and the reply was lost",
                     job.delivery.id,
                     job.delivery.queue,
+                    extra={"job_id": job.delivery.id, "queue": job.delivery.queue},
                 )
         self._in_flight.free(settled)
         if refused:

@@ -13,6 +13,7 @@ from delayq.core.options import Options
 from delayq.core.outcome import default_policy
 from delayq.jobs.listeners import emit
 from delayq.jobs.registry import Registry
+from delayq.worker import log_context
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.forking import WAKE_SIGNAL
@@ -59,7 +60,8 @@ def run_child(
     lease = when_reachable(consumer.open, waits_for_login=True)
     in_flight = InFlight(slots, threads=options.threads)
     attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults))
-    runner = JobRunner(in_flight, attempts, registry, threads=options.threads)
+    runner = JobRunner(in_flight, attempts, registry, threads=options.threads, log_jobs=options.log_jobs)
+    log_context.install()
     child = Child(
         consumer,
         slots,

@@ -1,6 +1,7 @@
 """Writes a description of each child to the list of live workers, for `delayq workers` and similar tools.
 
-The description of a child expires unless it is written again, so dead workers disappear from the list.
+The description of a child expires unless it is written again, so dead workers disappear from the list. A description
+has the start times of the running jobs and not their runtimes, so that a reader can compute the runtimes at any time.
 """
 
 import os
@@ -9,15 +10,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import WorkerRegistry
+from delayq.backends.protocol import EntryKey, WorkerRegistry
 from delayq.worker.children import ChildProcess
-from delayq.worker.shared_memory import SlotState, Stop
+from delayq.worker.shared_memory import SlotState, SlotView, Stop
 
 EVERY: Final = 10.0
-"""Seconds between two descriptions of a child."""
+"""Longest time between two descriptions of a child, in seconds."""
+
+CHECK_EVERY: Final = 1.0
+"""Seconds between two checks whether other jobs are running. If so, the descriptions are written at once.
+
+So a job that has ended stays on the list for about one second, and a worker with many short jobs sends one request a
+second.
+"""
 
 MAX_RUNNING: Final = 10
-"""Maximum number of running jobs in the member `running` of a description. `runs` is the number of all of them."""
+"""Maximum number of jobs in the member `running` of a description. The member `runs` counts all running jobs."""
 
 
 class Heartbeat:
@@ -38,40 +46,74 @@ class Heartbeat:
         self._host = host or socket.gethostname()
         self._clock = clock
         self._announce_at = clock()
-        self._states: dict[str, str] = {}
+        self._check_at = self._announce_at
+        self._orders: dict[str, str] = {}
+        self._running: dict[str, list[EntryKey]] = {}
 
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
-        """Write the descriptions every 10 s, and at once if a child starts or ends or its state changes."""
-        states = {child.consumer: _state(child) for child in children}
-        if now < self._announce_at and states == self._states:
+        """Write the descriptions every 10 s, and earlier after a change.
+
+        If a child starts, ends, is paused or shuts down, write the descriptions at once. If other jobs are running,
+        write them at the next check.
+        """
+        orders = {child.consumer: _order(child) for child in children}
+        is_due = now >= self._announce_at or orders != self._orders
+        if not is_due and now < self._check_at:
+            return False
+        self._check_at = now + CHECK_EVERY
+        held = {child.consumer: child.slots.read() for child in children}
+        running = {
+            consumer: [view.ref.key for view in views if view.state is SlotState.RUNNING]
+            for consumer, views in held.items()
+        }
+        if not is_due and running == self._running:
             return False
         self._announce_at = now + EVERY
-        if states.keys() != self._states.keys():
-            self._registry.leave(sorted(self._states.keys() - states.keys()), self._now_ms())
-        self._states = states
+        if orders.keys() != self._orders.keys():
+            self._registry.leave(sorted(self._orders.keys() - orders.keys()), self._now_ms())
+        self._orders = orders
+        self._running = running
         if children:
-            self._registry.announce({child.consumer: self._about(child) for child in children}, self._now_ms())
+            descriptions = {child.consumer: self._about(child, held[child.consumer]) for child in children}
+            self._registry.announce(descriptions, self._now_ms())
         return True
 
-    def _about(self, child: ChildProcess) -> dict[str, Any]:
-        held = child.slots.read()
-        running = [view for view in held if view.state is SlotState.RUNNING]
-        lived_ms = int((self._clock() - child.started_at) * 1000)
+    def _about(self, child: ChildProcess, held: Sequence[SlotView]) -> dict[str, Any]:
+        runs = sum(view.state is SlotState.RUNNING for view in held)
         return {
             "queues": self._queues,
             "host": self._host,
             "pid": child.process_id,
             "supervisor": os.getpid(),
-            "started_ms": self._now_ms() - lived_ms,
-            "state": _state(child),
+            "started_ms": self._epoch_ms(child.started_at),
+            "state": _order(child) or ("working" if runs else "idle"),
             "done": child.slots.finished(),
             "held": len(held),
-            "running": [{"id": view.ref.id, "queue": view.ref.queue} for view in running[:MAX_RUNNING]],
-            "runs": len(running),
+            "running": [
+                {
+                    "id": view.ref.id,
+                    "name": view.name,
+                    "queue": view.ref.queue,
+                    "started_ms": self._epoch_ms(view.since),
+                }
+                for view in _longest_running(held)
+            ],
+            "runs": runs,
         }
 
+    def _epoch_ms(self, time: float) -> int:
+        """Convert a time of the monotonic clock, by the time of the backend."""
+        return self._now_ms() - int((self._clock() - time) * 1000)
 
-def _state(child: ChildProcess) -> str:
+
+def _order(child: ChildProcess) -> str:
+    """Return the state to which an order has brought a child, or '' if the child may start jobs."""
     if child.slots.stop_order() is not Stop.NO:
         return "leaving"
-    return "paused" if child.slots.is_paused() else "working"
+    return "paused" if child.slots.is_paused() else ""
+
+
+def _longest_running(held: Sequence[SlotView]) -> list[SlotView]:
+    """Return up to ten running jobs, the longest-running first."""
+    running = (view for view in held if view.state is SlotState.RUNNING)
+    return sorted(running, key=lambda view: view.since)[:MAX_RUNNING]

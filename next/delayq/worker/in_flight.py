@@ -133,15 +133,15 @@ class InFlight:
             self._waiting.remove(job)
             job.started_at = now
             self._running[job.slot] = job
-            self.slots.mark(job.slot, SlotState.RUNNING)
+            self.slots.mark_running(job.slot, since=now)
             return True
 
-    def arm(self, job: JobInFlight, limit: float | None) -> None:
-        """Set how many seconds a running job may run from now on; None = no limit."""
+    def arm(self, job: JobInFlight, limit: float | None, *, name: str) -> None:
+        """Set how many seconds a running job may run from now on; None = no limit. `name`: the job name."""
         if limit is not None:
             job.limit = limit
             job.limit_at = self.slots.now() + limit
-            self.slots.set_limit(job.slot, job.limit_at)
+        self.slots.begin(job.slot, limit=job.limit_at, name=name)
 
     def park(self, job: JobInFlight) -> None:
         """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
@@ -151,11 +151,11 @@ class InFlight:
         """
         self.slots.mark(job.slot, SlotState.WAITING)
 
-    def enter(self, job: JobInFlight, limit: float | None) -> None:
-        """Mark a parked job as running, because its handler begins now, and set its limit."""
+    def enter(self, job: JobInFlight, limit: float | None, *, name: str) -> None:
+        """Mark a parked job as running, because its handler begins now, and set its limit and name as `arm` does."""
         job.started_at = self._clock()
-        self.arm(job, limit)
-        self.slots.mark(job.slot, SlotState.RUNNING)
+        self.arm(job, limit, name=name)
+        self.slots.mark_running(job.slot, since=job.started_at)
 
     def take_interruptions(self, *, may_time_out: bool = True) -> list[tuple[JobInFlight, JobInterrupted]]:
         """Return the running jobs that must be interrupted, each with the error to raise in its handler.
@@ -206,6 +206,10 @@ class InFlight:
         with self.lock:
             candidates = [*self._running.values(), *itertools.islice(self._waiting, 1)]
             return max((job.added_at for job in candidates if job.is_suspect), default=None)
+
+    def runtime(self, job: JobInFlight) -> float:
+        """Return for how many seconds a job has been running."""
+        return self._clock() - job.started_at
 
     def finish(self, job: JobInFlight, settlement: Settlement) -> None:
         """Move a running job to finished, and use its running time to estimate those of the next jobs.

@@ -42,10 +42,16 @@ _STATE: Final = 0
 _ORDER: Final = 1
 _USE: Final = 2
 _LIMIT: Final = 8
+_SINCE: Final = 16
+_NAMES_AT: Final = 24
 _NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s{MAX_ID_BYTES}s")
 """The number of the queue, the entry id, and the job id. A job id that is too long is cut; such a job fails at once."""
-_NAMES_AT: Final = 16
-_SLOT_SIZE: Final = 320
+_NAME_BYTES: Final = 128
+"""Size of the job name in a slot. A longer name is cut, because the name is only shown to people."""
+_NEW: Final = struct.Struct(f"{_NAMES.format}{_NAME_BYTES}s")
+"""The parts of a slot that a new delivery overwrites: _NAMES and the job name."""
+_NAME: Final = _NAMES_AT + _NAMES.size
+_SLOT_SIZE: Final = -(-(_NAMES_AT + _NEW.size) // 8) * 8
 
 
 class SlotState(IntEnum):
@@ -76,7 +82,8 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
 
     `limit`: when the time limit of the job ends, in `SlotTable.now()` time; 0 = no limit. `is_cancelled`: the
     supervisor ordered the job to stop. `use`: a number that changes with each job of the slot, so that an order to stop
-    a job does not reach the next job.
+    a job does not reach the next job. `since`: when a running job started, by the clock of the table; 0 = not started.
+    `name`: the job name, cut to 128 bytes; '' = the child has not read the job yet.
     """
 
     number: int
@@ -85,6 +92,8 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
     limit: float
     is_cancelled: bool
     use: int
+    since: float
+    name: str
 
 
 class SlotTable:
@@ -94,6 +103,7 @@ class SlotTable:
         self._memory = mmap.mmap(-1, _FIRST_SLOT + CAPACITY * _SLOT_SIZE)
         self._queues = list(queues)
         self._numbers = {queue: number for number, queue in enumerate(queues)}
+        self._written_names: dict[str, bytes] = {}
         self._clock = clock
         self._floats = memoryview(self._memory).cast("d")
         self._counts = memoryview(self._memory).cast("Q")
@@ -110,8 +120,9 @@ class SlotTable:
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
         if entry[MAX_ENTRY_BYTES:]:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
-        _NAMES.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode("utf-8", "replace"))
+        _NEW.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode("utf-8", "replace"), b"")
         self._floats[(start + _LIMIT) // 8] = 0.0
+        self._floats[(start + _SINCE) // 8] = 0.0
         self._memory[start + _ORDER] = 0
         self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1
         self._memory[start] = SlotState.WAITING
@@ -120,14 +131,30 @@ class SlotTable:
         """Change the state of a slot."""
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
+    def mark_running(self, slot: int, *, since: float) -> None:
+        """Mark a job as running since a time of the clock of this table."""
+        start = _FIRST_SLOT + slot * _SLOT_SIZE
+        self._floats[(start + _SINCE) // 8] = since
+        self._memory[start] = SlotState.RUNNING
+
     def free(self, slots: Sequence[int]) -> None:
         """Mark slots as free."""
         for slot in slots:
             self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = SlotState.FREE
 
-    def set_limit(self, slot: int, limit: float) -> None:
-        """Set when the time limit of a running job ends, in `now()` time."""
-        self._floats[(_FIRST_SLOT + slot * _SLOT_SIZE + _LIMIT) // 8] = limit
+    def begin(self, slot: int, *, limit: float, name: str) -> None:
+        """Set the name of a running job, and when its time limit ends, in `now()` time; 0 = no limit.
+
+        The padded names are kept, because each job writes one, and a program declares only a few names.
+        """
+        start = _FIRST_SLOT + slot * _SLOT_SIZE
+        try:
+            written = self._written_names[name]
+        except KeyError:
+            written = name.encode("utf-8", "replace")[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
+            self._written_names[name] = written
+        self._memory[start + _NAME : start + _NAME + _NAME_BYTES] = written
+        self._floats[(start + _LIMIT) // 8] = limit
 
     def is_cancelled(self, slot: int) -> bool:
         """Return True if the supervisor ordered the job of a slot to stop."""
@@ -232,9 +259,11 @@ class SlotTable:
         state, limit = self._memory[start], self._floats[(start + _LIMIT) // 8]
         use = self._memory[start + _USE]
         is_cancelled = self._memory[start + _ORDER] == use
+        since = self._floats[(start + _SINCE) // 8]
+        name = self._memory[start + _NAME : start + _NAME + _NAME_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
         held = DeliveryRef(
             self._queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()
         )
-        return SlotView(number, SlotState(state), held, limit, is_cancelled, use)
+        return SlotView(number, SlotState(state), held, limit, is_cancelled, use, since, name)

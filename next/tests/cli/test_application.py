@@ -161,14 +161,14 @@ def test_a_discard_is_done(command: Command, client: DelayQ) -> None:
 @pytest.mark.parametrize(
     ("others", "code", "state", "told"),
     [
-        ("retry", 4, "scheduled", "is done here, but another program has retried it, so the job was not dropped."),
+        ("retry", 4, "scheduled", "is done here, but another program has retried it, so the job was not deleted."),
         (
             "retry and archive",
             4,
             "failed",
-            "is done here, but another program has retried it, so the job was not dropped.",
+            "is done here, but another program has retried it, so the job was not deleted.",
         ),
-        ("forget", 0, None, "The job 'order-42' is done here. Another program has already dropped the failed job."),
+        ("forget", 0, None, "The job 'order-42' is done here. Another program has already deleted the failed job."),
     ],
 )
 def test_what_others_did_meanwhile_is_told(  # noqa: PLR0917
@@ -193,7 +193,7 @@ def test_a_debugger_stops_where_the_handler_raised(command: Command, client: Del
         (("waits",), 4, "The job 'waits' in the queue 'orders' is scheduled, not failed."),
         (("stranger",), 2, "The application shop declares no job 'order.clos'. Did you mean order.close?"),
         (("close", "--data", '{"order": 1}'), 2, "unknown field `order`"),
-        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so it cannot run."),
+        (("lost", "--queue", "orders"), 4, "The payload of the job 'lost' is lost, so the job cannot run."),
     ],
 )
 def test_a_refusal_is_one_sentence_and_nothing_runs(  # noqa: PLR0917

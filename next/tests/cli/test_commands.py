@@ -63,7 +63,7 @@ def test_without_an_address_the_next_step_is_told(run: Run, monkeypatch: pytest.
         (("--in", "soon"), "--in 'soon' is not a duration."),
         (("--in", "delay=1"), "--in 'delay=1' is not a duration."),
         (("--in", "1h", "--at", "2035-01-01T00:00Z"), "--at and --in are both given."),
-        (("--tz", "Europe/Berlin"), "--tz and --fold need --at, which is not given. Drop them, or give --at."),
+        (("--tz", "Europe/Berlin"), "--tz and --fold need --at, which is not given. Leave them out, or give --at."),
         (("--at", "2034-01-01 15:00"), "--at 2034-01-01 15:00:00 has no offset"),
         (("--at", "2034-01-01 15:00"), "or name the time zone, such as --tz 'Europe/Berlin'."),
         (("--at", "2034-01-01T15:00Z", "--tz", "Europe/Berlin"), "but --tz 'Europe/Berlin' is given too."),

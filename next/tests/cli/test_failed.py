@@ -119,7 +119,7 @@ def test_an_id_is_found_in_the_queue_that_has_it(run: Run, failures: DelayQ) -> 
     forgotten = run("failed", "forget", "close-3")
     assert (forgotten.stdout, forgotten.stderr) == (
         "close-3  forgotten in queue mail\n",
-        "delayq: 1 job forgotten: 1 in mail.\n",
+        "delayq: 1 job deleted: 1 in mail.\n",
     )
     assert failed_by_queue(failures) == {"mail": 0, "orders": 2}
 
@@ -134,7 +134,8 @@ def test_a_refused_job_keeps_no_other_from_its_retry(run: Run, failures: DelayQ,
     ended = run("failed", "retry", "close-1", "nope", "pay-1", "--queue", "orders")
     assert (ended.exit_code, ended.stdout) == (4, "pay-1  scheduled in queue orders\n")
     assert ended.stderr.splitlines() == [
-        "delayq: The payload of the job 'close-1' is lost, so it cannot be retried. Forget the job.",
+        "delayq: The payload of the job 'close-1' is lost, so the job cannot be retried. "
+        "`delayq failed forget close-1 --queue orders` deletes the job.",
         "delayq: No job 'nope' is known in the queue 'orders'. `delayq failed list` lists the ids.",
         "delayq: 1 job retried: 1 in orders.",
     ]
@@ -168,13 +169,13 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
     monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
     pruned = run("failed", "prune", "--older", "30d", "--yes", "--json")
     assert [json.loads(line) for line in pruned.stdout.splitlines()] == [
-        {"queue": "mail", "dropped": 0},
-        {"queue": "orders", "dropped": 0},
+        {"queue": "mail", "deleted": 0},
+        {"queue": "orders", "deleted": 0},
     ]
     assert pruned.stderr.endswith("delayq: No failed job matches.\n")
     flushed = run("failed", "flush", "--queue", "orders", "--yes")
-    assert (flushed.exit_code, flushed.stdout) == (0, "orders  3 jobs dropped\n")
-    assert flushed.stderr == "delayq: 3 dropped in orders …\ndelayq: 3 jobs dropped: 3 in orders.\n"
+    assert (flushed.exit_code, flushed.stdout) == (0, "orders  3 jobs deleted\n")
+    assert flushed.stderr == "delayq: 3 deleted in orders …\ndelayq: 3 jobs deleted: 3 in orders.\n"
     assert failed_by_queue(failures) == {"mail": 2, "orders": 0}
     assert run("failed", "flush", "--queue", "orders").stderr == "delayq: No failed job matches.\n"
 
@@ -204,12 +205,12 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
         (
             ("forget", "--all"),
             2,
-            "Drop 7 failed jobs (3 in mail, 4 in orders)? Nothing was done: confirmation",
+            "Delete 7 failed jobs (3 in mail, 4 in orders)? Nothing was done: confirmation",
         ),
         (("flush",), 2, "Nothing was done: confirmation needs a terminal. Add --yes."),
         (("flush", "--queue", "ordres", "--yes"), 3, "No queue 'ordres' is known."),
         (("prune", "--older", "x", "--yes"), 2, "--older 'x' is not a duration."),
-        (("prune", "--older", "0s", "--queue", "mail"), 2, "Drop 3 failed jobs (3 in mail)? Nothing was done"),
+        (("prune", "--older", "0s", "--queue", "mail"), 2, "Delete 3 failed jobs (3 in mail)? Nothing was done"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_its_exit_code(
@@ -239,8 +240,8 @@ def test_a_terminal_is_asked(failures: DelayQ, url: str, typed: str, code: int, 
         os.write(ours, typed.encode())
         stdout, _ = command.communicate(timeout=60)
         assert command.returncode == code
-    assert stdout == ("" if code else "mail  2 jobs dropped\norders  3 jobs dropped\n")
+    assert stdout == ("" if code else "mail  2 jobs deleted\norders  3 jobs deleted\n")
     assert sum(failed_by_queue(failures).values()) == left
     asked = os.read(ours, 4096).decode()
     os.close(ours)
-    assert "Drop 5 failed jobs (2 in mail, 3 in orders)? [y/N] " in asked
+    assert "Delete 5 failed jobs (2 in mail, 3 in orders)? [y/N] " in asked

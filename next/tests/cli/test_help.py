@@ -9,6 +9,8 @@ import pytest
 import typer
 
 from delayq.cli.families import COMMANDS
+from delayq.core.times import format_duration
+from delayq.settings.model import load_settings
 from tests.cli.conftest import Run
 
 
@@ -107,3 +109,14 @@ def test_schedule_imports_what_it_needs_alone(url: str) -> None:
     needed = modules_of("import redis, typer, msgspec, pydantic_settings")
     more = {name.partition(".")[0] for name in modules - needed} - sys.stdlib_module_names
     assert more <= {"delayq", "typer"}
+
+
+def test_work_describes_options_that_are_settings_as_other_commands_do(run: Run) -> None:
+    work, schedule = (" ".join(run(command, "--help").stdout.split()) for command in ("work", "schedule"))
+    for text in ("Maximum number of attempts", "Maximum running time of one attempt"):
+        assert text in work and text in schedule
+    defaults = load_settings()
+    for name in ("tries", "timeout", "grace"):
+        value = getattr(defaults, name)
+        assert f"[DELAYQ_{name.upper()}, else {value if name == 'tries' else format_duration(value)}]" in work
+    assert "[DELAYQ_BACKOFF]" in work

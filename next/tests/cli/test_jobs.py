@@ -81,13 +81,41 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, words: list[str
 
 @pytest.mark.parametrize(("id", "code", "answered"), [("order-41", 3, "unknown"), ("failed", 4, "failed")])
 def test_an_answer_that_is_a_refusal_is_printed_and_is_the_exit_code(
-    run: Run, id: str, code: int, answered: str
+    run: Run, tell: Tell, id: str, code: int, answered: str
 ) -> None:
     run("schedule", "order.close", "--id", "failed", "--in", "1h")
     run("archive", "failed")
-    for verb in ("cancel", "archive"):
-        end = run(verb, id, "--json")
-        assert (end.exit_code, json.loads(end.stdout)["outcome"]) == (code, answered)
+    for words in (["cancel"], ["archive"], ["run-now"], ["reschedule", "--in", "1h"]):
+        _, told = tell(*words, id)
+        assert told.startswith(("delayq: The ", "delayq: No job ")), words
+        end = run(*words, id, "--json")
+        assert json.loads(end.stdout) == {"id": id, "queue": "default", "outcome": answered}
+        assert getattr(end.exception, "exit_code", end.exit_code) == code
+
+
+@pytest.mark.parametrize("words", [["show"], ["why"], ["failed", "show"]], ids=" ".join)
+def test_the_json_of_an_unknown_job_says_so(run: Run, tell: Tell, words: list[str]) -> None:
+    end = run(*words, "order-41", "--json")
+    queue = None if words[0] == "failed" else "default"
+    assert json.loads(end.stdout) == {"id": "order-41", "queue": queue, "state": "unknown"}
+    code, told = tell(*words, "order-41")
+    assert (code, "is known in" in told) == (3, True)
+
+
+def test_show_explains_why_a_job_can_be_unknown(run: Run, tell: Tell) -> None:
+    run("schedule", "n", "--id", "order-41", "--in", "1h")
+    run("cancel", "order-41")
+    assert tell("show", "order-41")[1] == (
+        "delayq: No job 'order-41' is known in the queue 'default'. A cancelled job is deleted, and so is a completed "
+        "job without a retention.\n"
+    )
+
+
+def test_archive_explains_a_refusal(run: Run, tell: Tell) -> None:
+    assert tell("archive", "order-41")[1] == (
+        "delayq: The queue default has no job order-41: the job was completed, cancelled or deleted, or never "
+        "existed.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,6 +178,11 @@ def test_the_id_that_was_made_for_a_job_with_a_lost_answer_is_printed(run: Run, 
 
 def listed(run: Run, *words: str) -> list[str]:
     return [json.loads(line)["id"] for line in run("list", "--json", *words).stdout.splitlines()]
+
+
+def test_the_help_says_which_jobs_are_retries(run: Run) -> None:
+    """A snooze costs no attempt, so a snoozed job can be scheduled again without being listed."""
+    assert "retry = scheduled jobs with ATTEMPTS above 0" in " ".join(run("list", "--help").stdout.split())
 
 
 def test_jobs_are_listed_by_name_and_retry(run: Run, client: DelayQ) -> None:
@@ -239,3 +272,12 @@ def test_a_change_is_one_line_of_the_audit_log(
 
 def test_the_audit_log_is_not_shown_by_default(run: Run, server: redis.Redis) -> None:
     assert run("schedule", "order.close", "--in", "1h").stderr == ""
+
+
+def test_a_job_gets_the_tags_that_list_finds(run: Run, client: DelayQ) -> None:
+    assert run("schedule", "order.close", "--id", "order-42", "--tag", "vip", "--tag", "shop=7").exit_code == 0
+    run("schedule", "order.close", "--id", "order-43")
+    job = client.get("order-42")
+    assert job is not None and job.envelope is not None
+    assert job.envelope.tags == ["vip", "shop=7"]
+    assert json.loads(run("list", "--state", "ready", "--tag", "shop=7", "--json").stdout)["id"] == "order-42"

@@ -23,6 +23,7 @@ MASKS = [
     (r'(_ms":)\d{13}', r"\1MS"),
     (r'"\d{4}-\d\d-\d\dT[\d:.]{12}Z"', '"TIME"'),
     (r'"day":"[\d-]{10}"', '"day":"DAY"'),
+    (r'"runtime_ms":\d+', '"runtime_ms":N'),
     (r'"(what|error)":"[^"]+"', r'"\1":"SENTENCE"'),
 ]
 
@@ -78,6 +79,14 @@ def test_a_job_that_is_scheduled(run: Run, server: redis.Redis) -> None:
     )
 
 
+def test_a_job_that_is_kept_and_no_longer_scheduled(run: Run, server: redis.Redis) -> None:
+    schedule = ("schedule", "order.close", "--id", "order-42")
+    place = '"id":"order-42","name":"order.close","queue":"default","state":"ready"'
+    assert printed(run, *schedule) == f'{{{place},"due_ms":MS,"due":"TIME","outcome":"created"}}\n'
+    assert printed(run, *schedule) == f'{{{place},"due_ms":null,"due":null,"outcome":"kept"}}\n'
+    assert '"due_ms":MS' in printed(run, "show", "order-42")
+
+
 def test_the_reasons_why_a_job_has_not_run(run: Run, orders: QueueOnServer) -> None:
     orders.reserve("order-42")
     assert printed(run, "why", "order-42", "--queue", "orders") == (
@@ -115,8 +124,8 @@ def test_failed_jobs_that_are_dropped(run: Run, server: redis.Redis) -> None:
         run("archive", id)
     forgotten = printed(run, "failed", "forget", "order-42")
     assert forgotten == '{"id":"order-42","queue":"default","outcome":"forgotten"}\n'
-    assert printed(run, "failed", "prune", "--older", "30d", "--yes") == '{"queue":"default","dropped":0}\n'
-    assert printed(run, "failed", "flush", "--yes") == '{"queue":"default","dropped":1}\n'
+    assert printed(run, "failed", "prune", "--older", "30d", "--yes") == '{"queue":"default","deleted":0}\n'
+    assert printed(run, "failed", "flush", "--yes") == '{"queue":"default","deleted":1}\n'
 
 
 def test_a_lost_answer(run: Run, impatient: None) -> None:
@@ -185,12 +194,13 @@ def test_what_holds_for_all_workers(run: Run, server: redis.Redis) -> None:
 def test_queues_that_are_changed(run: Run, server: redis.Redis) -> None:
     run("schedule", "n", "--in", "1h", "--queue", "orders")
     view = (
-        '{{"queue":"orders","lease_ms":{},"shards":1,"paused":false,"paused_until_ms":null,"paused_until":null,'
-        '"holds":{{"scheduled":1,"ready or running":0,"failed":0,"completed":0,"other":0,"in outbox":0}}}}\n'
+        '{{"queue":"orders","lease_ms":{},"lease":"{}","shards":1,"paused":false,"paused_until_ms":null,'
+        '"paused_until":null,"holds":{{"scheduled":1,"ready_or_reserved":0,"failed":0,"completed":0,"other":0,'
+        '"outbox":0}}}}\n'
     )
-    assert printed(run, "queue", "show", "orders") == view.format(30_000)
-    assert printed(run, "queue", "set", "orders", "--lease", "2m") == view.format(120_000)
-    assert printed(run, "clear", "--queue", "orders", "--yes") == '{"queue":"orders","dropped":1}\n'
+    assert printed(run, "queue", "show", "orders") == view.format(30_000, "30s")
+    assert printed(run, "queue", "set", "orders", "--lease", "2m") == view.format(120_000, "2m")
+    assert printed(run, "clear", "--queue", "orders", "--yes") == '{"queue":"orders","deleted":1}\n'
     server.delete("delayq:{orders}:outbox")
     assert printed(run, "queue", "remove", "orders") == '{"queue":"orders","outcome":"removed"}\n'
 
@@ -204,7 +214,7 @@ WORKER: dict[str, Any] = {
     "state": "working",
     "done": 7,
     "held": 2,
-    "running": [{"id": "order-42", "queue": "orders"}],
+    "running": [{"id": "order-42", "name": "order.close", "queue": "orders", "started_ms": 1_795_790_901_508}],
     "runs": 1,
 }
 
@@ -214,13 +224,15 @@ def test_workers_of_this_release_and_of_others(run: Run, url: str, server: redis
     others = {"of-another-release": {**WORKER, "memory_bytes": 1}, "of-another-program": {"queues": [], "pid": "?"}}
     registry.announce({"dq:shop-1:42:x": WORKER, **others}, time.time_ns() // 1_000_000)
     known = (
-        '"queues":["orders"],"host":"shop-1","pid":42,"supervisor":41,"started_ms":MS,"state":"working","done":7,'
-        '"held":2,"running":[{"id":"order-42","queue":"orders"}],"runs":1'
+        '"queues":["orders"],"host":"shop-1","pid":42,"supervisor":41,"started_ms":MS{},"state":"working","done":7,'
+        '"held":2,"running":[{{"id":"order-42","name":"order.close","queue":"orders","started_ms":MS{}}}],"runs":1'
     )
+    twin = ',"started":"TIME"'
+    shown = known.format(twin, twin + ',"runtime_ms":N')
     assert sorted(printed(run, "workers").splitlines()) == [
-        f'{{"name":"dq:shop-1:42:x",{known}}}',
+        f'{{"name":"dq:shop-1:42:x",{shown}}}',
         '{"name":"of-another-program","queues":[],"pid":"?"}',
-        f'{{"name":"of-another-release",{known},"memory_bytes":1}}',
+        f'{{"name":"of-another-release",{known.format("", "")},"memory_bytes":1}}',
     ]
 
 

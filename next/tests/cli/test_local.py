@@ -61,12 +61,14 @@ def start(project: Path) -> Iterator[Start]:
         yield start
 
 
-def test_the_first_command_starts_the_server_and_says_so_once(project: Path) -> None:
+def test_each_command_names_the_server(project: Path) -> None:
     first = run("schedule", "order.close", "--in", "1h", "--id", "order-42", "--json")
     assert json.loads(first.stdout)["outcome"] == "created"
     assert first.stderr == f"delayq: started the embedded server, data in {server_here().data_dir}\n"
     second = run("show", "order-42", "--json")
-    assert (json.loads(second.stdout)["id"], second.stderr) == ("order-42", "")
+    assert json.loads(second.stdout)["id"] == "order-42"
+    assert second.stderr == f"delayq: using the embedded server, data in {server_here().data_dir}\n"
+    assert run("-q", "show", "order-42").stderr == ""
 
 
 @pytest.mark.parametrize("words", ["stats", "cancel order-42", "list", "failed list", "pause", "workers"])
@@ -106,6 +108,17 @@ def test_never_starts_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert isinstance(error, ConfigError), words
         assert (error.exit_code, "DELAYQ_URL" in str(error)) == (2, True)
     assert not server_here().data_dir.exists()
+
+
+def test_one_turn_of_the_mover_names_the_server(project: Path) -> None:
+    run("schedule", "order.close", "--in", "1h")
+    once = run("move", "--once")
+    assert (once.stdout, once.stderr) == (
+        "0 jobs moved\n",
+        f"delayq: using the embedded server, data in {server_here().data_dir}\n",
+    )
+    (line,) = run("move", "--once", "--json").stderr.splitlines()
+    assert json.loads(line)["message"] == f"using the embedded server, data in {server_here().data_dir}"
 
 
 def test_a_time_that_is_refused_starts_no_server(project: Path) -> None:

@@ -4,11 +4,14 @@ Issue 3730 of tilecloud-chain: after `disable_existing_loggers`, the default, fa
 """
 
 import json
+import logging
 import subprocess
 import sys
 from typing import Any, Final
 
 import pytest
+
+from delayq.cli.logging import MAX_TEXT, JsonFormatter, TextFormatter
 
 PROGRAM: Final = """
 import logging, logging.config, sys
@@ -99,3 +102,87 @@ def test_our_lines_go_to_stderr_beside_the_log_file_of_the_application(tmp_path:
 def test_json_that_was_asked_for_goes_before_the_format_of_the_application(application: str) -> None:
     found = [json.loads(line) for line in lines(application, form="json")]
     assert [line["message"] for line in found] == ["job 1 failed", "the backend cannot be reached"]
+
+
+def record(message: str, *args: Any, error: BaseException | None = None, **extra: Any) -> logging.LogRecord:
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.LogRecord("delayq.worker", logging.ERROR, __file__, 1, message, args, exc_info)
+    vars(made).update(extra)
+    return made
+
+
+def text(*of: Any, **members: Any) -> str:
+    """Return a line without its time."""
+    return TextFormatter().format(record(*of, **members)).split(" ", 2)[2]
+
+
+def raised(message: str) -> ValueError:
+    try:
+        raise ValueError(message)
+    except ValueError as error:
+        return error
+
+
+HOSTILE: Final = "\x1b[2J\r\n\0\x9b1m\u202e"
+
+
+def test_control_characters_in_a_message_are_escaped() -> None:
+    assert text("job %s", f"1 {HOSTILE}!") == (r"ERROR delayq.worker: job 1 \x1b[2J\r\n\x00\x9b1m\u202e!")
+    line = JsonFormatter().format(record(f"job 1 {HOSTILE}", note=HOSTILE, error=raised(HOSTILE)))
+    assert line.isprintable()
+    assert (json.loads(line)["message"], json.loads(line)["note"]) == (f"job 1 {HOSTILE}", HOSTILE)
+
+
+def test_the_lines_of_a_traceback_stay_and_its_control_characters_are_escaped() -> None:
+    first, second, *_, last = text("failed", error=raised("no\x1b[2J\r\ncard")).split("\n")
+    assert (first, second) == ("ERROR delayq.worker: failed", "Traceback (most recent call last):")
+    assert last == "card"
+    assert r"ValueError: no\x1b[2J\r" in text("failed", error=raised("no\x1b[2J\r\ncard")).split("\n")
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "€", "\x1b", "\udc80"])
+def test_a_long_message_is_cut_at_its_end_and_a_long_traceback_at_its_start(letter: str) -> None:
+    error = raised(f"first{letter * 20_000}last")
+    long = text(f"first{letter * 20_000}last", error=error)
+    message, _, trace = long.partition("\n")
+    for cut in (message, trace):
+        assert MAX_TEXT - 10 <= len(cut.encode()) <= MAX_TEXT + 100
+    assert message.startswith("ERROR delayq.worker: first") and message.endswith(" … (20,009 characters)")
+    assert trace.startswith("… ") and trace.endswith("last")
+    line = json.loads(JsonFormatter().format(record(f"first{letter * 20_000}last", error=error)))
+    assert line["message"].startswith("first") and line["message"].endswith(" … (20,009 characters)")
+    assert line["exception"].startswith("… ") and line["exception"].endswith("last")
+    assert max(len(line[member].encode("utf-8", "surrogatepass")) for member in ("message", "exception")) < 17_000
+
+
+def test_a_traceback_that_cannot_be_formatted_costs_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def format_exception(*of: Any) -> Any:
+        raise RecursionError
+
+    error = raised("no")
+    monkeypatch.setattr("traceback.print_exception", format_exception)
+    monkeypatch.setattr("traceback.format_exception", format_exception)
+    assert text("failed", error=error) == (
+        "ERROR delayq.worker: failed\n(no traceback: formatting it raised RecursionError)"
+    )
+
+
+def test_another_formatter_of_the_same_record_does_not_change_the_line() -> None:
+    made = record("failed", error=raised("\x1b"))
+    logging.Formatter().format(made)
+    assert "\x1b" not in TextFormatter().format(made)
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("a handler ran out of memory", "job order-42: a handler ran out of memory"),
+        ("job order-42 (order.close) failed", "job order-42 (order.close) failed"),
+    ],
+)
+def test_a_line_has_the_id_of_its_job_once(message: str, line: str) -> None:
+    assert text(message, job_id="order-42") == f"ERROR delayq.worker: {line}"
+
+
+def test_the_stack_of_a_record_is_part_of_its_line() -> None:
+    assert text("here", stack_info="Stack:\n  \x1b") == "ERROR delayq.worker: here\nStack:\n  \\x1b"

@@ -83,6 +83,21 @@ def test_a_queue_is_paused_and_resumed(run: Run, client: DelayQ) -> None:
     assert run("resume", "orders").stdout == "orders  resumed\n"
 
 
+def test_a_queue_is_paused_before_its_first_job(run: Run, client: DelayQ) -> None:
+    client.schedule("order.close", queue="orders")
+    paused = run("pause", "ordres")
+    assert (paused.exit_code, paused.stdout) == (0, "ordres  paused\n")
+    assert paused.stderr == (
+        "delayq: The queue ordres is new. Its jobs wait until `delayq resume ordres`. Did you mean orders?\n"
+    )
+    assert run("pause", "ordres").stderr == run("-q", "pause", "later").stderr == ""
+    assert [(one.queue, one.paused) for one in client.stats()] == [("later", True), ("orders", False), ("ordres", True)]
+    client.schedule("order.close", queue="ordres")
+    assert (client.stats("ordres")[0].scheduled, client.stats("ordres")[0].ready) == (1, 0)
+    run("resume", "ordres")
+    assert "Did you mean" not in run("pause", "quite-different").stderr
+
+
 def test_all_workers_are_paused_and_resumed(run: Run, client: DelayQ) -> None:
     paused = answer(run, "pause", "--all", "--for", "1h", "--reason", "broken mail")
     assert (paused["paused"], paused["paused_reason"], paused["maintenance"]) == (True, "broken mail", False)
@@ -128,9 +143,9 @@ def test_clear_drops_what_waits(run: Run, client: DelayQ, monkeypatch: pytest.Mo
     for n in range(600):
         client.schedule("n", id=f"job-{n}", queue="orders", delay="1h")
     cleared = run("clear", "--queue", "orders", "--yes", "--json")
-    assert json.loads(cleared.stdout) == {"queue": "orders", "dropped": 600}
-    assert cleared.stderr == "delayq: 500 dropped …\ndelayq: 600 dropped …\n"
-    assert run("clear", "--queue", "orders", "--yes").stdout == "orders  0 jobs dropped\n"
+    assert json.loads(cleared.stdout) == {"queue": "orders", "deleted": 600}
+    assert cleared.stderr == "delayq: 500 deleted …\ndelayq: 600 deleted …\n"
+    assert run("clear", "--queue", "orders", "--yes").stdout == "orders  0 jobs deleted\n"
 
 
 def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
@@ -149,7 +164,7 @@ def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
 def test_what_a_queue_holds_is_told_in_words(run: Run, orders: QueueOnServer) -> None:
     list_orders(orders)
     orders.reserve("order-42")
-    assert run("queue", "show", "orders").stdout.splitlines()[1:] == ["  1 ready or running"]
+    assert run("queue", "show", "orders").stdout.splitlines()[1:] == ["  1 ready or reserved"]
 
 
 def test_counts_tell_what_keeps_all_workers_from_starting_jobs(run: Run, client: DelayQ) -> None:
@@ -175,13 +190,12 @@ def test_queues_that_stay_paused_are_told(run: Run, client: DelayQ) -> None:
 
 def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
     client.schedule("n", queue="orders", delay="1h")
-    assert run("clear", "--queue", "orders", "-y").stdout == "orders  1 job dropped\n"
+    assert run("clear", "--queue", "orders", "-y").stdout == "orders  1 job deleted\n"
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("pause", "ordres"), 3, "No queue 'ordres' is known. `delayq stats` lists the queues."),
         (("pause", "orders", "--all"), 2, "The queue 'orders' and --all are both given. Leave out one of them."),
         (("pause", "orders", "--for", "x"), 2, "--for 'x' is not a duration."),
         (("pause", "orders", "--wait", "x"), 2, "--wait 'x' is not a duration."),
@@ -191,13 +205,13 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (
             ("clear", "--queue", "orders"),
             2,
-            "Drop 1 scheduled or ready job of the queue orders? "
+            "Delete 1 scheduled or ready job of the queue orders? "
             "Nothing was done: confirmation needs a terminal. Add --yes.",
         ),
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "ordres"), 3, "No queue 'ordres' is known."),
-        (("queue", "remove", "orders"), 4, "The queue 'orders' holds jobs: 1 scheduled."),
+        (("queue", "remove", "orders"), 4, "The queue 'orders' has jobs: 1 scheduled."),
         (("stats", "--queue", "ordres", "--days", "7"), 3, "No queue 'ordres' is known."),
     ],
 )

@@ -1,6 +1,7 @@
 """Commands on all workers."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from delayq.redis.keys import Keys
 from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run, Tell
 
-ABOUT = {
+ABOUT: dict[str, Any] = {
     "queues": ["orders", "mail"],
     "host": "shop-1",
     "pid": 42,
@@ -24,7 +25,7 @@ ABOUT = {
     "state": "working",
     "done": 7,
     "held": 2,
-    "running": [{"id": "order-42", "queue": "orders"}],
+    "running": [{"id": "order-42", "name": "order.close", "queue": "orders", "started_ms": 1_795_790_901_508}],
     "runs": 1,
 }
 
@@ -40,15 +41,66 @@ def answer(run: Run, *words: str) -> Any:
     return json.loads(end.stdout)
 
 
+def announce(url: str, **documents: dict[str, Any]) -> None:
+    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
+    registry.announce(documents, time.time_ns() // 1_000_000)
+
+
 def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert run("workers").stdout.split() == ["HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"]
     assert run("workers").stderr == "delayq: No worker is running; `delayq work --app shop.jobs` starts one.\n"
     assert run("workers", "--json").stdout == ""
-    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
-    registry.announce({"dq:shop-1:42:x": ABOUT}, time.time_ns() // 1_000_000)
-    assert answer(run, "workers") == {"name": "dq:shop-1:42:x", **ABOUT}
-    (_, row) = run("workers").stdout.splitlines()
+    announce(url, w=ABOUT)
+    found = answer(run, "workers")
+    runtime_ms = found["running"][0].pop("runtime_ms")
+    assert abs(time.time() * 1000 - 1_795_790_901_508 - runtime_ms) < 60_000
+    running = {**ABOUT["running"][0], "started": "2026-11-27T14:48:21.508Z"}
+    assert found == {"name": "w", **ABOUT, "started": "2026-11-27T14:48:20.508Z", "running": [running]}
+    (_, row, job) = run("workers").stdout.splitlines()
     assert row.split() == ["shop-1", "42", "working", "1", "7", "2026-11-27T14:48:20.508Z", "orders,mail"]
+    assert re.fullmatch(r"  order-42  order\.close  running for [0-9dhms]+", job)
+
+
+def test_running_jobs_stand_below_their_child(run: Run, url: str, server: redis.Redis) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    long, short = (
+        {"id": id, "name": name, "queue": "orders", "started_ms": now_ms - ago_ms}
+        for id, name, ago_ms in (("order-42", "order.close", 3 * 3_600_000 + 600_500), ("7", "mail\x1b", 90_500))
+    )
+    idle = {**ABOUT, "pid": 43, "state": "idle", "running": [], "runs": 0}
+    announce(url, a={**ABOUT, "running": [long, short], "runs": 14}, b=idle)
+    assert run("workers").stdout == (
+        "HOST    PID  STATE    RUNS  DONE  SINCE                     QUEUES\n"
+        "shop-1   42  working    14     7  2026-11-27T14:48:20.508Z  orders,mail\n"
+        "  order-42  order.close  running for 3h10m\n"
+        "  7         mail\\x1b     running for 1m30s\n"
+        "  … and 12 more\n"
+        "shop-1   43  idle        0     7  2026-11-27T14:48:20.508Z  orders,mail\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("running", "below"),
+    [
+        ([{"id": "order-42", "queue": "orders"}], ["  order-42"]),
+        ([{"id": 7, "name": None, "started_ms": "soon"}, "?", None], ["  7"]),
+        ("?", []),
+        ([], []),
+    ],
+)
+def test_entries_of_other_programs_are_listed_too(
+    run: Run, url: str, server: redis.Redis, running: Any, below: list[str]
+) -> None:
+    announce(url, w={**ABOUT, "running": running, "runs": "?"})
+    assert run("workers").stdout.splitlines()[2:] == below
+    assert answer(run, "workers") == {"name": "w", **ABOUT, "running": running, "runs": "?"}
+
+
+def test_a_clock_that_is_behind_shows_no_negative_runtime(run: Run, url: str, server: redis.Redis) -> None:
+    ahead = {**ABOUT["running"][0], "started_ms": time.time_ns() // 1_000_000 + 60_000}
+    announce(url, w={**ABOUT, "running": [ahead]})
+    assert answer(run, "workers")["running"][0]["runtime_ms"] == 0
+    assert run("workers").stdout.splitlines()[2] == "  order-42  order.close  running for 0s"
 
 
 def test_restart_asks_all_workers(run: Run, client: DelayQ) -> None:

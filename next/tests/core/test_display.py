@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.core.display import mask_url, several, shown
+from delayq.core.display import mask_url, printable, several, shown
 
 
 class Loud(str):
@@ -30,6 +30,18 @@ class Loud(str):
 )
 def test_a_value_in_a_message_is_short_and_calls_no_foreign_code(value: object, text: str) -> None:
     assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("Grüße, 3 €", "Grüße, 3 €"),
+        ("a\x1b[2J\r\n\0\t\x9b", r"a\x1b[2J\r\n\x00\t\x9b"),
+        ("\u202e\udc80", r"\u202e\udc80"),
+    ],
+)
+def test_characters_that_a_terminal_would_act_on_are_escaped(text: str, escaped: str) -> None:
+    assert printable(text) == escaped
 
 
 @pytest.mark.parametrize(

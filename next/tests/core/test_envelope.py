@@ -75,7 +75,7 @@ def test_a_rewrite_keeps_the_bytes_of_members_that_it_does_not_know() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b"\xff", b'{"v":1}', b"[" * 100_000, b'{"v":"1"}'])
 def test_bytes_that_are_no_envelope_are_refused_with_the_reason(raw: bytes) -> None:
-    with pytest.raises(UnreadableEnvelope, match=r"These [0-9]+ bytes are not an envelope: .+\."):
+    with pytest.raises(UnreadableEnvelope, match=r"The envelope of [0-9]+ bytes cannot be read: .+\."):
         envelopes.decode(raw)
 
 
@@ -93,7 +93,7 @@ def test_bytes_that_are_no_envelope_are_not_rewritten(raw: bytes) -> None:
         (b'"attempts":1.0', "Expected `int`"),
         (b'"attempts":true', "Expected `int`"),
         (b'"created_ms":9007199254740992', "<= 9007199254740991"),
-        (b'"tries":99999999999999999999999', "not an envelope"),
+        (b'"tries":99999999999999999999999', "cannot be read"),
         (b'"timeout_ms":2251799813685249', "<= 2251799813685248"),
         (b'"retention_ms":-1', ">= 0"),
         (b'"headers":{"a":1}', "Expected `str`"),

@@ -1,5 +1,8 @@
 """The record of a failure: cut to size, its history flat, readable whatever is there."""
 
+import traceback
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -45,6 +48,24 @@ def test_everything_is_cut_and_the_end_of_a_traceback_stays() -> None:
     assert len(failure.traceback) == 16_002
     assert failure.traceback.startswith("… ")
     assert failure.traceback.endswith("m\n")
+
+
+@pytest.mark.parametrize(("depth", "frames"), [(0, 2), (17, 19), (18, 20), (19, 20), (200, 20)])
+def test_a_log_line_has_the_last_frames_of_the_application(depth: int, frames: int) -> None:
+    trace = failures.application_frames(raised(ValueError("x"), depth))
+    shown = traceback.extract_tb(trace)
+    assert (len(shown), shown[-1].name) == (frames, "raise_at")
+
+
+def test_an_error_of_delayq_itself_has_no_frames_of_the_application() -> None:
+    assert failures.application_frames(ValueError("never raised")) is None
+    error = raised(ValueError("x"))
+    code = compile("raise error", str(Path(failures.__file__)), "exec")
+    try:
+        exec(code, {"error": error.with_traceback(None)})
+    except ValueError as own:
+        assert own.__traceback__ is not None
+        assert failures.application_frames(own.with_traceback(own.__traceback__.tb_next)) is None
 
 
 def test_a_message_that_cannot_be_made_is_named() -> None:

@@ -12,7 +12,7 @@ from delayq.core.failure import Failure
 from delayq.core.failure_groups import FailedGroup
 from delayq.core.json_shapes import answers, jobs, queues, setup, workers
 from delayq.core.json_shapes.answers import (
-    DroppedShape,
+    DeletedShape,
     JobIdShape,
     MovedJobShape,
     OutcomeShape,
@@ -25,11 +25,13 @@ from delayq.core.json_shapes.jobs import (
     FullJobShape,
     JobShape,
     ReasonShape,
+    UnknownJobShape,
     WhyShape,
 )
-from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.members import members_of
+from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
 from delayq.core.json_shapes.setup import ServerStoppedShape, SettingOriginShape, SettingShape
-from delayq.core.json_shapes.workers import ControlShape, MoveShape, WorkerShape
+from delayq.core.json_shapes.workers import ControlShape, MoveShape, RunningJobShape, WorkerShape
 from delayq.core.names import LOST_JOB
 from delayq.core.views import Control, DayCounts, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
 
@@ -120,28 +122,42 @@ def test_the_payload_stays_out_of_the_repr_of_a_job() -> None:
     assert repr(job()) == "JobInfo(id='order-42', queue='orders', name='order.close', state='scheduled')"
 
 
+ABOUT: dict[str, Any] = {
+    "host": "shop-1",
+    "pid": 42,
+    "supervisor": 41,
+    "started_ms": CREATED,
+    "state": "working",
+    "done": 7,
+    "held": 2,
+    "running": [{"id": "order-42", "name": "order.close", "queue": "orders", "started_ms": CREATED}],
+    "runs": 1,
+}
+
+
 def test_a_worker_of_this_release_has_a_shape_and_any_other_keeps_its_members() -> None:
-    about: dict[str, Any] = {
-        "host": "shop-1",
-        "pid": 42,
-        "supervisor": 41,
-        "started_ms": CREATED,
-        "state": "working",
-        "done": 7,
-        "held": 2,
-        "running": [{"id": "order-42", "queue": "orders"}],
-        "runs": 1,
-    }
-    known = WorkerShape.of(WorkerInfo("dq:shop-1:42:x", ["orders"], about))
+    about = ABOUT
+    known = WorkerShape.of(WorkerInfo("dq:shop-1:42:x", ["orders"], about), now_ms=CREATED + 1_500)
     assert isinstance(known, WorkerShape)
-    assert printed(known) == printed({"name": "dq:shop-1:42:x", "queues": ["orders"], **about})
+    assert (known.started_ms, known.started) == (CREATED, "2026-11-27T14:48:20.508Z")
+    assert known.running == [
+        RunningJobShape("order-42", "order.close", "orders", CREATED, "2026-11-27T14:48:20.508Z", 1_500)
+    ]
+    about_known = {**about, "started": "2026-11-27T14:48:20.508Z"}
+    assert members_of(known) == {
+        "name": "dq:shop-1:42:x",
+        "queues": ["orders"],
+        **about_known,
+        "running": known.running,
+    }
     for other in (
         {**about, "memory_bytes": 1},
         {**about, "pid": "?"},
-        {**about, "running": [{"id": "order-42", "queue": "orders", "for_ms": 1}]},
+        {**about, "running": [{"id": "order-42", "queue": "orders"}]},
+        {**about, "running": [{**about["running"][0], "for_ms": 1}]},
         {"runs": 1},
     ):
-        shape = WorkerShape.of(WorkerInfo("w", ["orders"], other))
+        shape = WorkerShape.of(WorkerInfo("w", ["orders"], other), now_ms=CREATED)
         assert printed(shape) == printed({"name": "w", "queues": ["orders"], **other})
 
 
@@ -154,7 +170,7 @@ EXAMPLES: list[Any] = [
     MovedJobShape.of(id="order-42", queue="orders", state="ready", due_ms=None, outcome="ready"),
     OutcomeShape("order-42", "orders", "done"),
     QueueOutcomeShape("orders", "removed"),
-    DroppedShape("orders", 12),
+    DeletedShape("orders", 12),
     JobShape.of(job()),
     FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
     FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),
@@ -166,10 +182,21 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", 0),
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
-    QueueShape.of(QueueView("orders", 30_000, 1, None, {"scheduled": 1})),
+    HoldsShape(1, 0, 0, 0, 0, 0),
+    UnknownJobShape("order-42", None),
+    QueueShape.of(
+        QueueView(
+            "orders",
+            30_000,
+            1,
+            None,
+            {"scheduled": 1, "ready_or_reserved": 0, "failed": 0, "completed": 0, "other": 0, "outbox": 0},
+        )
+    ),
     ControlShape.of(Control(CREATED, maintenance_until_ms=0, maintenance_since_ms=CREATED, reason="disks")),
     ControlShape.of(Control(CREATED, paused_until_ms=DUE)).with_running([JobIdShape("order-42", "orders")]),
-    WorkerShape("w", ["orders"], "h", 42, 41, CREATED, "working", 7, 1, [JobIdShape("order-42", "orders")], 1),
+    RunningJobShape("order-42", "order.close", "orders", CREATED, "2026-11-27T14:48:20.508Z", 1_500),
+    WorkerShape.of(WorkerInfo("w", ["orders"], ABOUT), now_ms=CREATED + 1_500),
     MoveShape(3),
     SettingShape("tries", 5),
     SettingOriginShape("timeout", "1m", "default", None),
@@ -196,8 +223,8 @@ def test_pydantic_writes_the_same_json(example: Any) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
 def test_a_time_is_in_two_members(example: Any) -> None:
     names = {field.name for field in fields(example)}
-    durations = {"retention_ms", "timeout_ms", "idle_ms", "lease_ms", "span_ms", "overdue_oldest_ms"}
-    times = {name for name in names if name.endswith("_ms")} - durations - {"started_ms"}
+    durations = {"retention_ms", "timeout_ms", "idle_ms", "lease_ms", "span_ms", "overdue_oldest_ms", "runtime_ms"}
+    times = {name for name in names if name.endswith("_ms")} - durations
     assert {name.removesuffix("_ms") for name in times} <= names
 
 

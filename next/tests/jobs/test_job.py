@@ -196,5 +196,5 @@ def test_a_local_run_returns_how_the_job_ended() -> None:
             self.release("1m")
 
     assert "RunAgain" in repr(Releases().dispatch_sync().outcome)
-    with pytest.raises(DelayqError, match="not an envelope"):
+    with pytest.raises(DelayqError, match="The envelope of 1 bytes cannot be read"):
         run(b"{")

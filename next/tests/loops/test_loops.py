@@ -23,6 +23,7 @@ class FakeQueues:
         self.damaged: dict[str, Exception] = {}
         self.owed: dict[str, int] = {}
         self.more = [0]
+        self.lost = 0
         self.lease_ms = 30_000
 
     @property
@@ -41,7 +42,7 @@ class FakeQueues:
 
     def promote(self, queue: str) -> Promoted:
         self._serve(queue, self.promoted)
-        return Promoted(0, 0, self._waits_us[queue].pop(0), self.owed.get(queue, 0))
+        return Promoted(0, self.lost, self._waits_us[queue].pop(0), self.owed.get(queue, 0))
 
     def reclaim(self, queue: str) -> Reclaimed:
         self._serve(queue, self.reclaimed)
@@ -96,6 +97,13 @@ def test_a_full_batch_is_followed_by_another_at_once() -> None:
     keeper = FakeQueues(a=[0, 0, 5_000_000])
     assert Mover(keeper, deaf, clock=FakeClock()).step(set()) == 1.0
     assert keeper.promoted == ["a", "a", "a"]
+
+
+def test_lost_payloads_are_told_once_for_all_batches_of_a_turn(caplog: pytest.LogCaptureFixture) -> None:
+    keeper = FakeQueues(a=[0, 0, -1])
+    keeper.lost = 500
+    Mover(keeper, deaf, clock=FakeClock()).step(set())
+    assert caplog.messages == ["queue a: due jobs failed because Redis lost their payloads: 1500"]
 
 
 def test_a_hint_makes_the_mover_look_at_one_queue() -> None:

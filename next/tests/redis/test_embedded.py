@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from delayq import AsyncDelayQ, DelayQ
+from delayq import AsyncDelayQ, DelayQ, JobSpec
 from delayq.core.errors import BackendUnavailable, ConfigError
 from delayq.redis.embedded import binary
 from delayq.redis.embedded.binary import find_program
@@ -66,6 +66,56 @@ async def get_awaited() -> None:
         assert await client.get("order-42") is not None
 
 
+def test_a_client_that_was_only_made_creates_nothing(project: Path) -> None:
+    with DelayQ() as client:
+        assert repr(client) == f"DelayQ('{server_here().url}', prefix='delayq')"
+    assert not server_here().data_dir.exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.cancel("order-42"),
+        lambda client: client.stats(),
+        lambda client: client.get("order-42"),
+        lambda client: client.pause("orders"),
+        lambda client: client.queue_set("orders", lease="10s"),
+    ],
+)
+def test_a_call_that_stores_no_job_creates_no_data(project: Path, call: Callable[[DelayQ], object]) -> None:
+    no_data = rf"this project has no data: {server_here().data_dir} does not exist\. Use the directory of the project"
+    with DelayQ() as client, pytest.raises(BackendUnavailable, match=no_data):
+        call(client)
+    with pytest.raises(BackendUnavailable, match=no_data):
+        asyncio.run(get_awaited())
+    assert not server_here().data_dir.exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.schedule("order.close", delay="1h", deadline="2h"),
+        lambda client: client.schedule_many([JobSpec(name="order.close")]),
+        lambda client: client.push_raw(
+            b'{"v":1,"id":"order-42","name":"order.close","data":null,"attempts":0,"created_ms":1,"queue":"default"}'
+        ),
+    ],
+)
+def test_a_new_job_creates_the_data(project: Path, call: Callable[[DelayQ], object]) -> None:
+    with DelayQ() as client:
+        client.schedule_many([])
+        assert not server_here().data_dir.exists()
+        call(client)
+        assert client.stats()
+
+
+def test_a_call_that_stores_no_job_starts_the_server_of_existing_data(project: Path) -> None:
+    schedule_one()
+    server_here().stop()
+    asyncio.run(get_awaited())
+    assert is_held(server_here().data_dir)
+
+
 def test_commands_at_the_same_time_start_one_server(project: Path) -> None:
     words = [sys.executable, "-m", "delayq", "schedule", "order.close", "--in", "1h"]
     commands = [
@@ -74,7 +124,10 @@ def test_commands_at_the_same_time_start_one_server(project: Path) -> None:
     ]
     told = [command.communicate(timeout=60)[1] for command in commands]
     assert [command.returncode for command in commands] == [0, 0, 0, 0], told
-    assert sorted(told) == ["", "", "", f"delayq: started the embedded server, data in {server_here().data_dir}\n"]
+    used, started = (
+        f"delayq: {verb} the embedded server, data in {server_here().data_dir}\n" for verb in ("using", "started")
+    )
+    assert sorted(told, key=len) == [used, used, used, started]
     with DelayQ() as client:
         assert client.stats("default")[0].scheduled == 4
 
@@ -105,6 +158,7 @@ def test_each_project_has_a_server_and_its_directories_share_it(project: Path, m
     assert_kept()
     monkeypatch.chdir(other)
     with DelayQ() as client:
+        client.schedule("order.close", delay="1h")
         assert client.get("order-42") is None
     (other / "delayq.toml").touch()
     assert server_here().data_dir.name.startswith("other-")

@@ -133,6 +133,29 @@ def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> N
     assert "Nothing was sent" not in str(lost.value)
 
 
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        (
+            "self-signed certificate",
+            "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem.",
+        ),
+        ("unable to get local issuer certificate", "in the url: ?ssl_ca_certs=/path/ca.pem."),
+        (
+            "IP address mismatch, certificate is not valid for '10.0.0.1'. ",
+            "Use a host in the url that the certificate",
+        ),
+        ("Hostname mismatch, certificate is not valid for 'db'. ", "Use a host in the url that the certificate names."),
+        ("certificate has expired", "Renew the certificate of the server."),
+    ],
+)
+def test_a_certificate_that_is_refused_has_a_hint_of_its_own(reason: str, hint: str) -> None:
+    failure = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason} (_ssl.c:1006)"
+    with pytest.raises(BackendUnavailable) as lost:
+        FakeLeaf(ConnectionLost(failure, sent=False)).run(READ)
+    assert hint in lost.value.hint
+
+
 def test_that_nothing_was_sent_is_told_of_what_changes_something() -> None:
     for call, sentence in ((READ, "cannot be reached: refused. Check"), (COUNT, "refused. Nothing was sent. Check")):
         with pytest.raises(BackendUnavailable, match=re.escape(sentence)):

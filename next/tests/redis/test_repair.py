@@ -7,11 +7,14 @@ import redis
 
 from delayq.backends.protocol import Repaired
 from delayq.core.options import Options
+from delayq.core.resting import RestingQueues
 from delayq.redis import relay, repair
 from delayq.redis.calls import delivery, inspect, upkeep
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
+from delayq.redis.server_clock import ServerClock
+from delayq.redis.worker.opening import open_queues
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.queue import NOW, SECOND, QueueOnServer, envelope_of, large_envelope
 
@@ -173,18 +176,76 @@ def test_an_id_of_foreign_bytes_is_mended_too(queue: QueueOnServer, server: redi
     assert server.zcard(queue.key("scheduled")) == 1
 
 
-def test_a_stream_that_was_lost_comes_back_with_its_jobs(queue: QueueOnServer, server: redis.Redis) -> None:
+def test_a_stream_that_was_lost_comes_back_with_its_jobs(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     taken_by(queue, OURS, "one", "two")
     queue.schedule("three")
     server.delete(STREAM)
     assert repaired(queue).mended == 3
+    assert caplog.messages == [
+        "queue orders was damaged, and was repaired: jobs without a stream entry, ready again (running ones may run "
+        "twice): 3. Another program changed its keys, or Redis lost data."
+    ]
     assert sorted(delivery.id for delivery in queue.read("dq:b:2:y")) == ["one", "three", "two"]
 
 
-def test_hundreds_of_damaged_rows_are_mended_in_one_pass(queue: QueueOnServer, server: redis.Redis) -> None:
+def test_hundreds_of_damaged_rows_are_mended_in_one_pass(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     server.hset(queue.key("jobs"), mapping={f"job-{n}": envelope_of(f"job-{n}") for n in range(700)})
     assert repaired(queue).mended == 700
     assert repaired(queue) == Repaired()
+    (told,) = caplog.messages
+    assert "jobs without a state, scheduled again: 700." in told
+
+
+def test_a_group_that_was_lost_is_told_once(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    record_consumer(queue, OURS)
+    taken_by(queue, OURS, "one")
+    server.xgroup_destroy(STREAM, "delayq")
+    assert [repaired(queue).redelivered for _ in range(2)] == [1, 0]
+    assert caplog.messages == [
+        "queue orders was damaged, and was repaired: consumer group missing or damaged, set to the end of the stream; "
+        "jobs that no worker had, ready again (running ones may run twice): 1. Another program changed its keys, or "
+        "Redis lost data."
+    ]
+
+
+def test_a_worker_that_creates_a_lost_group_tells_it(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.schedule("one")
+    server.xgroup_destroy(STREAM, "delayq")
+    for _ in range(2):
+        open_queues(
+            queue.executor,
+            queue.keys,
+            ["orders"],
+            Options(),
+            consumer="",
+            resting=RestingQueues(),
+            clock=ServerClock(),
+        )
+    (told,) = caplog.messages
+    assert "queue orders was damaged, and was repaired: consumer group missing or damaged, set" in told
+
+
+def test_repairs_are_told_with_their_numbers(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    for job_id in ("one", "two", "three"):
+        queue.schedule(job_id, "+60000")
+    server.hdel(queue.key("jobs"), "one", "two")
+    server.zadd(queue.key("failed"), {"three": NOW})
+    server.xadd(STREAM, {"x": "1"})
+    assert repaired(queue) == Repaired(buried=1, mended=3)
+    (told,) = caplog.messages
+    assert "stream entries without a job, moved to the failed jobs: 1;" in told
+    assert "jobs in several states, reduced to one state: 1;" in told
+    assert "jobs with a lost payload, failed (completed ones stay completed): 2." in told
 
 
 def test_what_was_kept_long_enough_is_forgotten(queue: QueueOnServer, server: redis.Redis) -> None:

@@ -237,7 +237,7 @@ def test_the_error_of_a_timeout_names_the_limit_also_after_a_standstill() -> Non
     job = in_flight.next_job()
     assert job is not None
     in_flight.start(job, now=0.0)
-    in_flight.arm(job, 60)
+    in_flight.arm(job, 60, name="ok")
     clock.now += 61
     ((_, error),) = in_flight.take_interruptions()
     assert str(error) == "The job ran longer than 60 s."
@@ -251,7 +251,7 @@ def overdue_child() -> ChildUnderTest:
     job = under_test.in_flight.next_job()
     assert job is not None
     under_test.in_flight.start(job, now=under_test.clock())
-    under_test.in_flight.arm(job, 60)
+    under_test.in_flight.arm(job, 60, name="ok")
     under_test.watchdog.look()
     under_test.clock.now += 90
     return under_test

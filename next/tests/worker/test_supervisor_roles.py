@@ -54,7 +54,7 @@ class ChildUnderTest:
         for slot, (one, state) in enumerate(zip(held, states, strict=True)):
             self.slots.write(slot, one)
             if state is SlotState.RUNNING and limit:
-                self.slots.set_limit(slot, limit)
+                self.slots.begin(slot, limit=limit, name="ok")
             self.slots.mark(slot, state)
         return held
 
@@ -193,7 +193,7 @@ def test_a_job_alone_in_its_child_is_killed_after_the_grace(child: ChildUnderTes
 
 def test_a_child_with_other_jobs_is_killed_when_these_have_ended_or_had_their_time(child: ChildUnderTest) -> None:
     child.hold(SlotState.RUNNING, SlotState.RUNNING)
-    child.slots.set_limit(0, child.clock() + 1)
+    child.slots.begin(0, limit=child.clock() + 1, name="ok")
     role = Timeouts(is_single=False, grace=2)
     child.clock.now += 4
     role.step([child.process], child.clock())
@@ -425,9 +425,11 @@ class FakeRegistry:
 
     def __init__(self) -> None:
         self.announced: list[str] = []
+        self.documents: dict[str, Mapping[str, Any]] = {}
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
         self.announced += [about["state"] for about in documents.values()]
+        self.documents = dict(documents)
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
         pass
@@ -441,4 +443,60 @@ def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: Chil
         announcing.step([child.process], child.clock())
     child.slots.set_paused(True)
     announcing.step([child.process], child.clock())
-    assert registry.announced == ["working", "working", "paused"]
+    assert registry.announced == ["idle", "idle", "paused"]
+
+
+NOW_MS = 1_800_000_000_000
+
+
+def test_the_longest_running_jobs_are_announced_first(child: ChildUnderTest) -> None:
+    registry = FakeRegistry()
+    child.clock.now += 100
+    now = child.clock()
+    for slot, since in enumerate((now - 2.5, now - 90.0, now - 0.25)):
+        child.slots.write(slot, delivery(slot + 1))
+        child.slots.mark_running(slot, since=since)
+        child.slots.begin(slot, limit=0.0, name=f"order.n{slot + 1}")
+    child.slots.extend_deadlines(30)  # a suspension moves time limits, and not the start of a job
+    Heartbeat(registry, ["q"], now_ms=lambda: NOW_MS, clock=child.clock).step([child.process], child.clock())
+    (about,) = registry.documents.values()
+    assert (about["state"], about["runs"]) == ("working", 3)
+    assert about["running"] == [
+        {"id": "job-2", "name": "order.n2", "queue": "q", "started_ms": NOW_MS - 90_000},
+        {"id": "job-1", "name": "order.n1", "queue": "q", "started_ms": NOW_MS - 2_500},
+        {"id": "job-3", "name": "order.n3", "queue": "q", "started_ms": NOW_MS - 250},
+    ]
+
+
+def test_at_most_ten_running_jobs_are_announced(child: ChildUnderTest) -> None:
+    registry = FakeRegistry()
+    child.hold(*[SlotState.RUNNING] * 12)
+    Heartbeat(registry, ["q"], now_ms=lambda: NOW_MS, clock=child.clock).step([child.process], child.clock())
+    (about,) = registry.documents.values()
+    assert (len(about["running"]), about["runs"]) == (10, 12)
+
+
+def test_a_job_that_starts_or_ends_is_announced_within_a_second(child: ChildUnderTest) -> None:
+    registry = FakeRegistry()
+    announcing = Heartbeat(registry, ["q"], now_ms=lambda: NOW_MS, clock=child.clock)
+
+    def step(seconds: float) -> int:
+        child.clock.now += seconds
+        announcing.step([child.process], child.clock())
+        return len(registry.announced)
+
+    assert (step(0), step(0.5)) == (1, 1)
+    child.hold(SlotState.RUNNING)
+    assert (step(0.3), step(0.3), step(1), step(1)) == (1, 2, 2, 2)
+    child.slots.free([0])
+    assert (step(1), step(1)) == (3, 3)
+    assert registry.announced == ["idle", "working", "idle"]
+
+
+def test_a_slot_forgets_the_name_of_its_last_job_and_cuts_a_long_one(child: ChildUnderTest) -> None:
+    child.slots.write(0, delivery(1))
+    child.slots.begin(0, limit=0.0, name="é" * 100)
+    assert [view.name for view in child.slots.read()] == ["é" * 64]
+    child.slots.free([0])
+    child.slots.write(0, delivery(2))
+    assert [(view.name, view.since) for view in child.slots.read()] == [("", 0.0)]

@@ -13,16 +13,17 @@ from delayq.cli.output import print_json, print_note, print_table
 from delayq.cli.selection import Refusals, Selection
 from delayq.cli.session import session_of
 from delayq.core.display import several
+from delayq.core.errors import FoundElsewhere, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import Grouping
-from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape
+from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape, UnknownJobShape
 from delayq.core.times import format_instant
 from delayq.core.views import JobInfo
 
 MAX_ERROR: Final = 120
 
 failed = typer.Typer(
-    help="Failed jobs (dead letters): list, group, retry and drop them.", no_args_is_help=True, **PLAIN
+    help="Failed jobs (dead letters): list, group, retry and delete them.", no_args_is_help=True, **PLAIN
 )
 
 
@@ -110,7 +111,15 @@ def show(
     delayq failed show order-42
     """
     with session_of(context).client() as client:
-        print_job(Selection(queue=queue).find(client, id), as_json=json)
+        try:
+            job = Selection(queue=queue).find(client, id)
+        except FoundElsewhere:
+            raise
+        except JobNotFound:
+            if json:
+                print_json(UnknownJobShape(id, None))
+            raise
+        print_job(job, as_json=json)
 
 
 failed.command("retry")(failed_changes.retry)

@@ -19,7 +19,7 @@ from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
 from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
 from delayq.core.failed import spacing
-from delayq.core.json_shapes.answers import DroppedShape, OutcomeShape
+from delayq.core.json_shapes.answers import DeletedShape, OutcomeShape
 from delayq.core.names import check_id
 from delayq.core.states import Answer
 from delayq.core.times import duration_ms
@@ -54,7 +54,7 @@ def retry(
 
     delayq failed retry --all --rate 10/s
 
-    With --here, one job runs once in this process, without a timeout. After a success, the failed job is dropped. If
+    With --here, one job runs once in this process, without a timeout. After a success, the failed job is deleted. If
     the job does not succeed, it stays unchanged, and the exit code is 1.
     """
     chosen = Selection(ids or (), all, queue, name, since, until, signature)
@@ -111,7 +111,7 @@ def forget(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Drop failed jobs for good. With --json, print one line for each job.
+    """Delete failed jobs for good. With --json, print one line for each job.
 
     delayq failed forget --signature 3f2a91c04be7d815 --yes
     """
@@ -120,27 +120,27 @@ def forget(
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()
     with session.client() as client:
-        if not chosen.ids and not _may_drop(chosen, client, yes=yes):
+        if not chosen.ids and not _may_delete(chosen, client, yes=yes):
             return
         with session.audited("failed forget", str(chosen)) as deed:
-            progress = Progress("forgotten")
+            progress = Progress("deleted")
             for name_of_queue, jobs in _by_queue(_chosen_jobs(chosen, client, refusals)):
                 for job_id, answer in zip(jobs, client.forget(jobs, queue=name_of_queue), strict=True):
                     _print_outcome(job_id, name_of_queue, answer, as_json=json)
                     done[name_of_queue] += answer == "forgotten"
                 progress.tell(done.total())
-            deed.outcome = f"{done.total()} forgotten"
-    _note_total(done, "forgotten")
+            deed.outcome = f"{done.total()} deleted"
+    _note_total(done, "deleted")
     _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
 def flush(context: typer.Context, queue: OfQueues = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all failed jobs for good, in all queues or in --queue.
+    """Delete all failed jobs for good, in all queues or in --queue.
 
     delayq failed flush --queue orders --yes
     """
-    _drop(context, Selection(queue=queue), "0s", yes=yes, as_json=json)
+    _delete_old(context, Selection(queue=queue), "0s", yes=yes, as_json=json)
 
 
 def prune(
@@ -148,47 +148,47 @@ def prune(
     older: Annotated[
         str,
         typer.Option(
-            "--older", metavar="DURATION", help="Drop jobs that failed longer ago than this: 30d.", show_default=False
+            "--older", metavar="DURATION", help="Delete jobs that failed longer ago than this: 30d.", show_default=False
         ),
     ],
     queue: OfQueues = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Drop jobs that failed long ago, in all queues or in --queue.
+    """Delete jobs that failed long ago, in all queues or in --queue.
 
     delayq failed prune --older 30d --yes
     """
     duration_ms(older, field="older")
-    _drop(context, Selection(queue=queue, until=older), older, yes=yes, as_json=json)
+    _delete_old(context, Selection(queue=queue, until=older), older, yes=yes, as_json=json)
 
 
-def _drop(context: typer.Context, chosen: Selection, older: str, *, yes: bool, as_json: bool) -> None:
-    """Drop jobs that failed longer ago than `older`, queue by queue."""
+def _delete_old(context: typer.Context, chosen: Selection, older: str, *, yes: bool, as_json: bool) -> None:
+    """Delete jobs that failed longer ago than `older`, queue by queue."""
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()
     with session.client() as client:
         queues = chosen.queues(client)
-        if not _may_drop(chosen, client, yes=yes):
+        if not _may_delete(chosen, client, yes=yes):
             return
         with session.audited("failed prune" if chosen.until else "failed flush", str(chosen)) as deed:
             for queue in queues:
                 try:
-                    done[queue] = client.prune_failed(queue, older=older, progress=Progress(f"dropped in {queue}").tell)
+                    done[queue] = client.prune_failed(queue, older=older, progress=Progress(f"deleted in {queue}").tell)
                 except CallRefused as error:
                     refusals.tell(error)
-            deed.outcome = f"{done.total()} dropped"
-    for queue, dropped in done.items():
+            deed.outcome = f"{done.total()} deleted"
+    for queue, deleted in done.items():
         if as_json:
-            print_json(DroppedShape(queue, dropped))
-        elif dropped:
-            print_text(f"{queue}  {several(dropped, 'job')} dropped")
-    _note_total(done, "dropped")
+            print_json(DeletedShape(queue, deleted))
+        elif deleted:
+            print_text(f"{queue}  {several(deleted, 'job')} deleted")
+    _note_total(done, "deleted")
     _note_nothing(done, refusals)
     raise typer.Exit(refusals.exit_code)
 
 
-def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
+def _may_delete(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
     """Unless `yes` is set, ask for confirmation and show the number of jobs by queue.
 
     Return False if no job matches. With `yes`, return True without a count. Raises typer.Abort if the answer is no.
@@ -199,7 +199,7 @@ def _may_drop(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
     if not counts:
         print_note(NOTHING)
         return False
-    confirm(f"Drop {several(sum(counts.values()), 'failed job')} ({spread(counts)})", yes=False)
+    confirm(f"Delete {several(sum(counts.values()), 'failed job')} ({spread(counts)})", yes=False)
     return True
 
 

@@ -17,8 +17,9 @@ from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobSignal
-from delayq.core.errors import Conflict, DelayqError, InvalidInput, PayloadLost
+from delayq.core.errors import Conflict, DelayqError, InvalidInput
 from delayq.core.exit_codes import ExitCode
+from delayq.core.failed import no_payload
 from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.states import Answer
@@ -33,7 +34,7 @@ _READ_BY_COMMANDS: Final = (DelayqError, EOFError, BrokenPipeError)
 def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, app: str | None, as_json: bool) -> None:
     """Run the job once, with another payload if one is given.
 
-    After a success, the job is dropped. Otherwise the job stays unchanged. Raises the error of the handler, typer.Exit
+    After a success, the job is deleted. Otherwise the job stays unchanged. Raises the error of the handler, typer.Exit
     if the job asks to run again or to fail, and Conflict if another program has retried the job in the meantime.
     """
     of_all = session.with_given()
@@ -60,10 +61,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
 
 def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if job.envelope is None or job.is_lost:
-        raise PayloadLost(
-            f"The payload of the job {job.id!r} is lost, so it cannot run.",
-            hint=f"`delayq failed forget {job.id} --queue {job.queue}` drops the job.",
-        )
+        raise no_payload(job, "run")
     if job.envelope.is_followed:
         raise InvalidInput(
             f"The job {job.id!r} belongs to a chain or a batch, which a run in this process would not continue.",
@@ -99,7 +97,7 @@ def _end_of(ran: Ran) -> BaseException:
 
 
 def _drop(client: DelayQ, job: JobInfo) -> None:
-    """Drop the job that is done.
+    """Delete the job that is done.
 
     Raises Conflict if another program has retried the job, even if the job has failed again.
     """
@@ -110,12 +108,12 @@ def _drop(client: DelayQ, job: JobInfo) -> None:
             is_same = (latest.state, latest.failed_ms) == (job.state, job.failed_ms)
             answer = client.forget(job.id, queue=job.queue)[0] if is_same else "refused"
     except DelayqError:
-        print_note(f"The job {job.id!r} is done here. It is unknown whether the failed job was dropped.")
+        print_note(f"The job {job.id!r} is done here. It is unknown whether the failed job was deleted.")
         raise
     if answer == "refused":
         raise Conflict(
-            f"The job {job.id!r} is done here, but another program has retried it, so the job was not dropped.",
+            f"The job {job.id!r} is done here, but another program has retried it, so the job was not deleted.",
             hint=f"The job may run again. Check it: `delayq show {job.id} --queue {job.queue}`.",
         )
     if answer == "unknown":
-        print_note(f"The job {job.id!r} is done here. Another program has already dropped the failed job.")
+        print_note(f"The job {job.id!r} is done here. Another program has already deleted the failed job.")

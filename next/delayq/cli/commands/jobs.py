@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
@@ -12,10 +11,18 @@ import typer
 from delayq.cli.options import At, Fold, In, JobId, Json, Queue, Reason, Tz
 from delayq.cli.output import print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.session import CliSession, check_queue_known, known_queue, session_of
+from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import (
+    DelayqError,
+    FoundElsewhere,
+    InvalidInput,
+    JobFinished,
+    JobHasFailed,
+    JobNotFound,
+    JobRunning,
+)
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_spec import when_of
 from delayq.core.json_shapes.answers import MovedJobShape, OutcomeShape, ScheduledJobShape
@@ -31,10 +38,25 @@ REFUSED: Final[Mapping[str, ExitCode]] = {
 }
 """Exit code by answer, for calls that changed nothing."""
 
+_ANSWERS: Final[Mapping[type[DelayqError], Answer]] = {
+    JobNotFound: "unknown",
+    JobRunning: "running",
+    JobHasFailed: "failed",
+    JobFinished: "finished",
+}
+"""The answers that are errors of `run_now` and `reschedule`."""
+
+UNKNOWN: Final = "The queue {queue} has no job {id}: the job was completed, cancelled or deleted, or never existed."
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {
-    "running": "A worker is running the job; --running asks the job to stop.",
-    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` drops the job.",
-    "unknown": "The queue {queue} has no job {id}: the job was completed, cancelled or dropped, or never existed.",
+    "running": "The job is running; --running asks it to stop.",
+    "failed": "The job has failed; `delayq failed forget {id} --queue {queue}` deletes it.",
+    "unknown": UNKNOWN,
+}
+ARCHIVE_HINTS: Final[Mapping[Answer, str]] = {
+    "running": "The job is running; `delayq cancel {id} --queue {queue} --running` asks it to stop.",
+    "failed": "The job is already among the failed jobs.",
+    "finished": "The job is completed, so it cannot fail any more.",
+    "unknown": UNKNOWN,
 }
 
 
@@ -57,10 +79,11 @@ def schedule(
     ] = "keep",
     tries: Annotated[int | None, typer.Option("--tries", help="Maximum number of attempts; 0 = no limit.")] = None,
     retention: Annotated[
-        str | None, typer.Option("--retention", metavar="DURATION", help="Keep the finished job this long.")
+        str | None, typer.Option("--retention", metavar="DURATION", help="Keep the completed job this long.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Interrupt each attempt after this time.")
+        str | None,
+        typer.Option("--timeout", metavar="DURATION", help="Maximum running time of one attempt; 0s = no limit."),
     ] = None,
     deadline: Annotated[
         str | None,
@@ -68,6 +91,15 @@ def schedule(
             "--deadline",
             metavar="DURATION|TIME",
             help="Latest start. A job that starts later fails. A duration counts from the due time.",
+        ),
+    ] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="TAG",
+            help="Tag for `list --tag`; give --tag several times for several tags.",
+            show_default=False,
         ),
     ] = None,
     app: Annotated[
@@ -110,6 +142,7 @@ def schedule(
                 retention=retention,
                 timeout=timeout,
                 deadline=deadline,
+                tags=tags or None,
             )
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)
@@ -127,7 +160,7 @@ def cancel(
     delayq cancel order-42 --queue orders
 
     `cancelled` means that the job will never run. Exit code 3: the id is unknown; 4: the job is running, failed or
-    finished. With --running, the exit code is 0 if a running job was asked to stop.
+    completed. With --running, the exit code is 0 if a running job was asked to stop.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -145,13 +178,13 @@ def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json =
 
     delayq run-now order-42 --queue orders
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
-        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
+        with _refused(client, id, queue, where, as_json=json), unsure_change(id, where, tell, as_json=json):
             ref = client.run_now(id, queue=queue)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -171,7 +204,7 @@ def reschedule(
 
     delayq reschedule order-42 --in 2h --queue orders
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     if delay is None and at is None:
         raise InvalidInput("The new due time is missing.", hint="Add --in 15m or --at 2026-11-21T15:00:00Z.")
@@ -179,7 +212,7 @@ def reschedule(
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("reschedule", f"{id} in {where}") as deed:
         tell = partial(_print_reference, as_json=json)
-        with known_queue(client, queue), unsure_change(id, where, tell, as_json=json):
+        with _refused(client, id, queue, where, as_json=json), unsure_change(id, where, tell, as_json=json):
             ref = client.reschedule(id, queue=queue, delay=delay, at=at, tz=tz, fold=fold)
         deed.outcome = ref.outcome
     _print_reference(ref, as_json=json)
@@ -190,7 +223,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 
     delayq archive order-42 --queue orders --reason 'the shop is closed'
 
-    Exit code 3: the id is unknown; 4: the job is running, failed or finished.
+    Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -199,7 +232,26 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
             deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
-    _print_answer(id, where, answer, as_json=json)
+    _print_answer(id, where, answer, hints=ARCHIVE_HINTS, as_json=json)
+
+
+@contextmanager
+def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json: bool) -> Iterator[None]:
+    """Print the answer as JSON if the state of the job does not allow the change, and re-raise the error.
+
+    `queue`: the queue that the user named; if this queue is unknown too, QueueNotFound is raised instead. `where`: the
+    queue of the job.
+    """
+    try:
+        yield
+    except FoundElsewhere:
+        raise
+    except (JobNotFound, JobRunning, JobHasFailed, JobFinished) as error:
+        if isinstance(error, JobNotFound) and queue is not None:
+            check_queue_known(client, queue)
+        if as_json:
+            print_json(OutcomeShape(id, where, _ANSWERS[type(error)]))
+        raise
 
 
 @contextmanager
@@ -249,7 +301,7 @@ def _print_answer(
     answer: Answer,
     *,
     is_refused: bool = True,
-    hints: Mapping[Answer, str] = MappingProxyType({}),
+    hints: Mapping[Answer, str],
     as_json: bool,
 ) -> None:
     """Print an answer. After a refusal, print the next step on stderr and exit with the code of the answer."""

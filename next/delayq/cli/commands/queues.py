@@ -12,17 +12,17 @@ from delayq.cli.commands.workers import note_switches
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
-from delayq.cli.session import check_queue_known, session_of
+from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
-from delayq.core.display import several
+from delayq.core.display import did_you_mean, several
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
-from delayq.core.json_shapes.answers import DroppedShape, JobIdShape, QueueOutcomeShape
+from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
 from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
 from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
-from delayq.core.views import DayCounts, QueueStats, QueueView
+from delayq.core.views import HOLDS_TEXT, DayCounts, QueueStats, QueueView
 
 LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
@@ -108,7 +108,9 @@ def pause(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Pause a queue, or all workers. Running jobs continue. Exit code 1: workers still have jobs after --wait.
+    """Pause a queue, or all workers. Running jobs continue. A queue can be paused before its first job.
+
+    Exit code 1: workers still have jobs after --wait.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -117,8 +119,9 @@ def pause(
     session = session_of(context)
     name = session.queue_or_default(queue)
     with session.client() as client:
-        if queue is not None:
-            check_queue_known(client, queue)
+        if queue is not None and not session.quiet and not is_queue_known(client, queue):
+            known = did_you_mean(queue, client.queues())
+            print_note(f"The queue {queue} is new. Its jobs wait until `delayq resume {queue}`. {known}".rstrip())
         with session.audited("pause", "all workers" if all else name, reason=reason):
             shape: PauseShape | ControlShape
             if all:
@@ -173,7 +176,7 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
-    """Drop all scheduled and ready jobs of a queue. Reserved, failed and completed jobs stay.
+    """Delete all scheduled and ready jobs of a queue. Reserved, failed and completed jobs stay.
 
     delayq clear --queue orders --yes
     """
@@ -182,14 +185,16 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
     with session.client() as client:
         check_queue_known(client, name)
         (found,) = client.stats(name)
-        confirm(f"Drop {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes)
+        confirm(
+            f"Delete {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes
+        )
         with session.audited("clear", name) as deed:
-            dropped = client.clear(name, progress=Progress("dropped").tell)
-            deed.outcome = f"{dropped} dropped"
+            deleted = client.clear(name, progress=Progress("deleted").tell)
+            deed.outcome = f"{deleted} deleted"
     if json:
-        print_json(DroppedShape(name, dropped))
+        print_json(DeletedShape(name, deleted))
     else:
-        print_text(f"{name}  {several(dropped, 'job')} dropped")
+        print_text(f"{name}  {several(deleted, 'job')} deleted")
 
 
 @queue.command("set")
@@ -310,6 +315,6 @@ def _print_view(view: QueueView, *, as_json: bool) -> None:
     pause = "" if view.paused_until_ms is None else ", paused"
     until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""
     print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
-    for place, count in view.holds.items():
+    for name, count in view.holds.items():
         if count:
-            print_text(f"  {count:,} {place}")
+            print_text(f"  {count:,} {HOLDS_TEXT.get(name, name)}")

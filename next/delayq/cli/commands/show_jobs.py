@@ -15,7 +15,7 @@ from delayq.client import DelayQ
 from delayq.core.display import several
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
-from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, WhyShape
+from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, UnknownJobShape, WhyShape
 from delayq.core.json_shapes.members import members_of
 from delayq.core.json_shapes.queues import UpcomingShape
 from delayq.core.times import format_duration, format_instant, rough_duration
@@ -36,14 +36,14 @@ def show(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fa
     """
     session = session_of(context)
     with session.client() as client:
-        print_job(find_job(session, client, id, queue), as_json=json)
+        print_job(find_job(session, client, id, queue, as_json=json), as_json=json)
 
 
 def list_jobs(
     context: typer.Context,
     state: Annotated[
         ListedState,
-        typer.Option("--state", help="State of the jobs; retry = scheduled again after an attempt."),
+        typer.Option("--state", help="State of the jobs; retry = scheduled jobs with ATTEMPTS above 0."),
     ] = "scheduled",
     queue: WhichQueue = None,
     name: Name = None,
@@ -109,7 +109,7 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
     """
     session = session_of(context)
     with session.client() as client:
-        job = find_job(session, client, id, queue)
+        job = find_job(session, client, id, queue, as_json=json)
         (stats,) = client.stats(job.queue)
         facts = Facts(job, stats, client.control(), client.workers(), session.settings.high_water)
     reasons = explain_job(facts)
@@ -121,15 +121,21 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
         print_text(f"  {reason.what} {reason.next}".rstrip())
 
 
-def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None) -> JobInfo:
-    """Return a job. Raises JobNotFound, or QueueNotFound if the queue that the user named is unknown too."""
+def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None, *, as_json: bool) -> JobInfo:
+    """Return a job. Raises JobNotFound, or QueueNotFound if the queue that the user named is unknown too.
+
+    `as_json`: before JobNotFound is raised, the answer is printed as JSON.
+    """
     job = client.get(id, queue=queue)
     if job is None and queue is not None:
         check_queue_known(client, queue)
     if job is None:
+        where = session.queue_or_default(queue)
+        if as_json:
+            print_json(UnknownJobShape(id, where))
         raise JobNotFound(
-            f"No job {id!r} is known in the queue {session.queue_or_default(queue)!r}.",
-            hint="The job may have been completed and deleted. Completed jobs are kept only with a retention.",
+            f"No job {id!r} is known in the queue {where!r}.",
+            hint="A cancelled job is deleted, and so is a completed job without a retention.",
         )
     return job
 

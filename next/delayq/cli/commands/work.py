@@ -73,14 +73,16 @@ def work(
     tries: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Maximum attempts, for jobs that declare no maximum [5]; 0 = no limit.", show_default=False
+            min=0,
+            help="Maximum number of attempts, for jobs that set none; 0 = no limit [DELAYQ_TRIES, else 5].",
+            show_default=False,
         ),
     ] = None,
     backoff: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION,…",
-            help="Delays after failed attempts, for jobs that declare no backoff.",
+            help="Waiting times after failed attempts, for jobs that set none: 10s,1m [DELAYQ_BACKOFF].",
             show_default=False,
         ),
     ] = None,
@@ -88,7 +90,7 @@ def work(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Timeout of each attempt, for jobs that declare no timeout [60s].",
+            help="Maximum running time of one attempt, for jobs that set none; 0s = none [DELAYQ_TIMEOUT, else 1m].",
             show_default=False,
         ),
     ] = None,
@@ -96,7 +98,7 @@ def work(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Time that running jobs get to finish when the worker shuts down [25s].",
+            help="How long running jobs may continue after the worker is asked to stop [DELAYQ_GRACE, else 25s].",
             show_default=False,
         ),
     ] = None,
@@ -114,8 +116,11 @@ def work(
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
+    log_jobs: Annotated[
+        bool, typer.Option("--log-jobs", help="Log one line per attempt: start time, duration, outcome.")
+    ] = False,
     log_format: Annotated[
-        LogFormat | None, typer.Option(help="Format of log lines [text].", show_default=False)
+        LogFormat | None, typer.Option(help="Format of log lines [DELAYQ_LOG_FORMAT, else text].", show_default=False)
     ] = None,
     json: JsonLines = False,
     name: Annotated[
@@ -141,6 +146,8 @@ def work(
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
+    if log_jobs and quiet:
+        raise InvalidInput("--log-jobs and --quiet are both given.", hint="Leave out one of them.", field="log_jobs")
     drop_lost_output()
     if json:
         # so that errors before the settings are known are JSON too
@@ -156,7 +163,7 @@ def work(
     load_application(application)
     settle_logging(handler, is_format_said=log_format is not None)
     is_embedded = settings_of_application(settings).uses_embedded
-    settings = prepare_application(session, of_all, tells_start=quiet)
+    settings = prepare_application(session, of_all, names_server=False)
     weights = parse_weights(weighted) if weighted else {}
     empty_for = _seconds(stop_when_empty_for, "stop_when_empty_for")
     queues = list(weights) or (parse_queues(*queue) if queue else queues_of_application())
@@ -176,6 +183,7 @@ def work(
         forced=force,
         allows_eviction=allow_eviction,
         with_loops=not no_mover,
+        log_jobs=log_jobs,
         name=check_host(name) if name else "",
     )
     if not quiet:
@@ -212,7 +220,7 @@ def move(
         # so that errors before the settings are known are JSON too
         begin_logging(log_format="json", level="INFO", quiet=session.quiet)
     is_embedded = session.settings.uses_embedded
-    settings = session.with_server(session.settings, tells_start=False)
+    settings = session.with_server(session.settings, names_server=once)
     form: LogFormat = "json" if json else settings.log_format
     begin_logging(log_format=form, level=settings.log_level, quiet=session.quiet)
     if once:

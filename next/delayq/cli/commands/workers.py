@@ -1,20 +1,26 @@
 """Commands for all workers: workers, restart, and the group `maintenance`."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import typer
 
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, Reason
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
+from delayq.core.display import printable
 from delayq.core.json_shapes.workers import ControlShape, WorkerShape
-from delayq.core.times import format_instant
+from delayq.core.times import format_instant, rough_duration
 from delayq.core.views import Control, WorkerInfo
 
 maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", no_args_is_help=True, **PLAIN)
 
 
 def workers(context: typer.Context, json: Json = False) -> None:
-    """List the child processes of all workers. With --json, print one line for each process.
+    """List the child processes of all workers, and up to ten running jobs of each, the longest-running first.
+
+    With --json, print one line for each process.
 
     delayq workers
     """
@@ -24,9 +30,13 @@ def workers(context: typer.Context, json: Json = False) -> None:
         control = client.control()
     if json:
         for worker in found:
-            print_json(WorkerShape.of(worker))
+            print_json(WorkerShape.of(worker, now_ms=control.now_ms))
         return
-    print_table(("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"), map(_row, found))
+    print_table(
+        ("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"),
+        map(_row, found),
+        below=_lines_of_jobs(found, control.now_ms),
+    )
     if not found and not session.quiet:
         print_note("No worker is running; `delayq work --app shop.jobs` starts one.")
     note_switches(control)
@@ -83,6 +93,34 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
     started = format_instant(since) if isinstance(since, int | float) else ""
     told = [about.get(member, "") for member in ("host", "pid", "state", "runs", "done")]
     return (*told, started, ",".join(worker.queues))
+
+
+def _lines_of_jobs(workers: Sequence[WorkerInfo], now_ms: int) -> list[list[str]]:
+    """Return a line for each running job of each child, with the columns aligned over all children.
+
+    Other releases may announce other values, so each value is checked.
+    """
+    jobs = [[_cells(job, now_ms) for job in _dicts(worker.about.get("running"))] for worker in workers]
+    flat = [job for of_child in jobs for job in of_child]
+    widths = [max((len(job[column]) for job in flat), default=0) for column in range(2)]
+    lines = []
+    for worker, of_child in zip(workers, jobs, strict=True):
+        below = [f"{id:<{widths[0]}}  {name:<{widths[1]}}  {runtime}".rstrip() for id, name, runtime in of_child]
+        runs = worker.about.get("runs")
+        if isinstance(runs, int) and runs > len(of_child) > 0:
+            below.append(f"… and {runs - len(of_child):,} more")
+        lines.append(below)
+    return lines
+
+
+def _cells(job: dict[str, Any], now_ms: int) -> tuple[str, str, str]:
+    since = job.get("started_ms")
+    runtime = f"running for {rough_duration(max(now_ms - since, 0))}" if isinstance(since, int) else ""
+    return printable(str(job.get("id", ""))), printable(str(job.get("name") or "")), runtime
+
+
+def _dicts(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def note_switches(control: Control) -> None:

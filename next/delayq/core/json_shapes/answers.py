@@ -17,7 +17,11 @@ class JobIdShape:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJobShape:
-    """Answer of `delayq schedule`."""
+    """Answer of `delayq schedule`.
+
+    `due_ms` and `due` are null if the outcome is `kept` and the existing job is not scheduled. `delayq show` reads the
+    due time of a ready or reserved job.
+    """
 
     id: str
     name: str
@@ -54,6 +58,8 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
+    Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change.
+
     After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
     code 3), or that the reply of Redis was lost (exit code 7).
     """
@@ -72,8 +78,8 @@ class QueueOutcomeShape:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedShape:
+class DeletedShape:
     """Answer of `delayq clear`, and one queue of `delayq failed flush` and `delayq failed prune`."""
 
     queue: str
-    dropped: int
+    deleted: int

@@ -1,7 +1,7 @@
 """JSON shapes of jobs, failed jobs and the reasons why a job has not run."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -189,3 +189,15 @@ class WhyShape:
     def of(cls, job: JobInfo, reasons: list[ReasonShape]) -> Self:
         """Return the shape of the reasons for the state of a job."""
         return cls(job.id, job.name, job.queue, job.state, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownJobShape:
+    """Answer of `delayq show`, `why` and `failed show` if there is no such job.
+
+    `queue`: the queue that was read; null for `failed show`, which can search several queues.
+    """
+
+    id: str
+    queue: str | None
+    state: Literal["unknown"] = "unknown"

@@ -6,7 +6,7 @@ from typing import Self
 
 from delayq.core.json_shapes.answers import JobIdShape
 from delayq.core.json_shapes.members import end_text, members_of
-from delayq.core.times import format_instant
+from delayq.core.times import format_duration, format_instant
 from delayq.core.views import DayCounts, QueueStats, QueueView, Upcoming
 
 
@@ -135,21 +135,35 @@ class UpcomingShape:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldsShape:
+    """The number of jobs of a queue in each state.
+
+    `other`: jobs without a state, which means damaged data. `outbox`: records of ended jobs for the relay.
+    """
+
+    scheduled: int
+    ready_or_reserved: int
+    failed: int
+    completed: int
+    other: int
+    outbox: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueueShape:
     """Answer of `delayq queue show` and `delayq queue set`.
-
-    `holds` has the number of jobs in each state, and of other records.
 
     `paused_until_ms` is null if the queue is not paused, and 0 if the pause has no end.
     """
 
     queue: str
     lease_ms: int
+    lease: str
     shards: int
     paused: bool
     paused_until_ms: int | None
     paused_until: str | None
-    holds: dict[str, int]
+    holds: HoldsShape
 
     @classmethod
     def of(cls, view: QueueView) -> Self:
@@ -157,9 +171,10 @@ class QueueShape:
         return cls(
             queue=view.queue,
             lease_ms=view.lease_ms,
+            lease=format_duration(view.lease_ms),
             shards=view.shards,
             paused=view.paused_until_ms is not None,
             paused_until_ms=view.paused_until_ms,
             paused_until=end_text(view.paused_until_ms),
-            holds=dict(view.holds),
+            holds=HoldsShape(**view.holds),
         )

@@ -7,6 +7,7 @@ import msgspec
 
 from delayq.core.json_shapes.answers import JobIdShape
 from delayq.core.json_shapes.members import end_text, members_of, time_text
+from delayq.core.times import format_instant
 from delayq.core.views import Control, WorkerInfo
 
 
@@ -61,12 +62,53 @@ class ControlWaitShape(ControlShape):
     running: list[JobIdShape]
 
 
+ChildState = Literal["idle", "working", "paused", "leaving"]
+
+
+class _AnnouncedJob(msgspec.Struct, frozen=True):
+    """A running job, as the worker announced it."""
+
+    id: str
+    name: str
+    queue: str
+    started_ms: int
+
+
+class _Announced(msgspec.Struct, frozen=True):
+    """A child, as the worker announced it."""
+
+    name: str
+    queues: list[str]
+    host: str
+    pid: int
+    supervisor: int
+    started_ms: int
+    state: ChildState
+    done: int
+    held: int
+    running: list[_AnnouncedJob]
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJobShape:
+    """A running job of a child. `runtime_ms` is the time from its start until `delayq workers` read the list."""
+
+    id: str
+    name: str
+    queue: str
+    started_ms: int
+    started: str
+    runtime_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerShape:
     """One child process of a worker, as `delayq workers` prints it.
 
-    `supervisor`: the process id of the parent. `done`: jobs finished since the child started. `held`: jobs that the
-    child has now. `runs`: how many of these are running. `running`: the ids of up to ten running jobs.
+    `supervisor`: the process id of the parent. `state`: 'idle' if no job is running and the child may start jobs.
+    `done`: jobs finished since the child started. `held`: jobs that the child has now. `runs`: how many of these are
+    running. `running`: up to ten running jobs, the longest-running first.
     """
 
     name: str
@@ -75,21 +117,50 @@ class WorkerShape:
     pid: int
     supervisor: int
     started_ms: int
-    state: Literal["working", "paused", "leaving"]
+    started: str
+    state: ChildState
     done: int
     held: int
-    running: list[JobIdShape]
+    running: list[RunningJobShape]
     runs: int
 
     @classmethod
-    def of(cls, worker: WorkerInfo) -> "WorkerShape | dict[str, Any]":
-        """Return the shape of a child, or a dict of its members if another release announces other members."""
+    def of(cls, worker: WorkerInfo, *, now_ms: int) -> "WorkerShape | dict[str, Any]":
+        """Return the shape of a child, or a dict of its members if another release announces other members.
+
+        `now_ms`: the time of the server when the list was read.
+        """
         members = {"name": worker.name, "queues": worker.queues, **worker.about}
         try:
-            shape = msgspec.convert(members, cls)
+            announced = msgspec.convert(members, _Announced)
         except msgspec.ValidationError:
             return members
-        return shape if msgspec.json.encode(shape) == msgspec.json.encode(members) else members
+        if msgspec.json.encode(announced) != msgspec.json.encode(members):
+            return members
+        return WorkerShape(
+            name=announced.name,
+            queues=announced.queues,
+            host=announced.host,
+            pid=announced.pid,
+            supervisor=announced.supervisor,
+            started_ms=announced.started_ms,
+            started=format_instant(announced.started_ms),
+            state=announced.state,
+            done=announced.done,
+            held=announced.held,
+            running=[
+                RunningJobShape(
+                    id=job.id,
+                    name=job.name,
+                    queue=job.queue,
+                    started_ms=job.started_ms,
+                    started=format_instant(job.started_ms),
+                    runtime_ms=max(now_ms - job.started_ms, 0),
+                )
+                for job in announced.running
+            ],
+            runs=announced.runs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     """The answer for one new job, and the resulting state and due time.
 
     `id` is the id of the new job, or of another job that owns the unique key of the new job. State and due time are
-    those of the job with this id.
+    those of the job with this id. `due_ms` is None for an existing job that is not scheduled.
     """
 
     answer: Answer

@@ -159,3 +159,14 @@ def why_lost(error: BaseException) -> str:
             return "no reply came in time"
         cause = cause.__cause__ or cause.__context__
     return str(error).removesuffix(".") or type(error).__name__
+
+
+def hint_of_lost(reason: str) -> str:
+    """Return the next step after a connection that could not be made. `reason`: the text of the failure."""
+    if "certificate verify failed" not in reason:
+        return "Check that the server is running and that the url is right."
+    if "mismatch" in reason:
+        return "Use a host in the url that the certificate names."
+    if "expired" in reason:
+        return "Renew the certificate of the server."
+    return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."

@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.redis.calls.call import Call, Word, value_of
-from delayq.redis.connection.errors import is_not_ready, may_be_replaced, refusal
+from delayq.redis.connection.errors import hint_of_lost, is_not_ready, may_be_replaced, refusal
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ class Executor:
         effect = "" if reads_only else " Nothing was sent."
         return BackendUnavailable(
             f"Redis at {self.where} {what}: {lost}.{effect}",
-            hint="Check that the server is running and that the url is right.",
+            hint=hint_of_lost(str(lost)),
         )
 
 

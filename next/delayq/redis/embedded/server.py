@@ -11,7 +11,6 @@ The kernel releases a lock when its process ends, so a lock is never stale. No p
 
 import fcntl
 import hashlib
-import logging
 import os
 import socket
 import stat
@@ -27,8 +26,6 @@ from delayq.core.errors import BackendUnavailable, ConfigError, DelayqError
 from delayq.redis.embedded.binary import ServerProgram, find_program
 from delayq.settings.model import Settings
 
-logger: Final = logging.getLogger("delayq")
-
 PATIENCE: Final = 10.0
 """How long, in seconds, to wait for a server that does not answer. If the server answers "loading", this time starts
 again."""
@@ -42,17 +39,6 @@ _OPTIONS: Final = (
 )
 """Options of all embedded servers. An embedded server reads no configuration file, not even that of a Redis on this
 machine."""
-
-
-def embedded_url(settings: Settings) -> str:
-    """Return the url of the project's server. Start the server if it is not running.
-
-    Raises ConfigError, BackendUnavailable.
-    """
-    server = EmbeddedServer.of_project(settings)
-    if server.find_or_start():
-        logger.info("started the embedded server, data in %s", server.data_dir)
-    return server.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +87,21 @@ class EmbeddedServer:
         """Return True if the server answers. Raises ConfigError."""
         with _usable(self.data_dir):
             return self._is_held() and bool(self._ask("PING"))
+
+    def check_data(self) -> None:
+        """Raise BackendUnavailable if the data directory does not exist.
+
+        Calls and commands that need existing data check this before they start the server: in a wrong directory, they
+        would otherwise create an empty queue. Raises ConfigError too.
+        """
+        with _usable(self.data_dir):
+            has_data = self.data_dir.is_dir()
+        if not has_data:
+            raise BackendUnavailable(
+                f"No url is set, and this project has no data: {self.data_dir} does not exist.",
+                hint="Use the directory of the project as the working directory, or set DELAYQ_URL. The first "
+                "scheduled job creates the data of a project, and so does `delayq work`.",
+            )
 
     def find_or_start(self, *, patience: float = PATIENCE) -> bool:
         """Wait until the server answers and has loaded its data. If the server is not running, start it first.

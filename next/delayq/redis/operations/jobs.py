@@ -26,8 +26,8 @@ from delayq.core.errors import (
     JobNotFound,
     JobRunning,
     NotConfirmed,
-    PayloadLost,
 )
+from delayq.core.failed import no_payload
 from delayq.core.ids import new_id
 from delayq.core.job_spec import check_whole_number, when_of
 from delayq.core.names import check_id, check_ids
@@ -209,7 +209,7 @@ class JobOperations(OperationsBase[RefT]):
         """Read one page of the jobs in a state.
 
         The order is: scheduled jobs by due time, failed jobs by time of failure, completed jobs by the time at which
-        they are forgotten, ready and reserved jobs by stream entry.
+        they are deleted, ready and reserved jobs by stream entry.
 
         `state`: 'scheduled', 'ready', 'reserved', 'failed' or 'completed'. `queue`: None = the default queue. `cursor`:
         the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also has
@@ -262,9 +262,7 @@ class JobOperations(OperationsBase[RefT]):
 
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
         if info.envelope is None or info.is_lost:
-            raise PayloadLost(
-                f"The payload of the job {info.id!r} is lost, so it cannot be retried.", hint="Forget the job."
-            )
+            raise no_payload(info, "be retried")
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
             envelope = envelopes.rewrite(envelope, data=payload)
@@ -298,7 +296,7 @@ class JobOperations(OperationsBase[RefT]):
             ),
             "failed": JobHasFailed(f"The job {job_id!r} has failed.", hint="`delayq failed retry` runs it again."),
             "finished": JobFinished(
-                f"The job {job_id!r} has finished.", hint="To run it again, schedule it with a new id."
+                f"The job {job_id!r} is completed.", hint="To run it again, schedule it with a new id."
             ),
         }
         raise errors[answer]

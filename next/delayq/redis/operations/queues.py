@@ -7,7 +7,7 @@ from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInU
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
-from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
+from delayq.core.views import HOLDS_TEXT, Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.calls import inspect
 from delayq.redis.calls import queues as calls
 from delayq.redis.calls.call import value_of
@@ -64,8 +64,9 @@ class QueueOperations(OperationsBase[RefT]):
     async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
         """Pause a queue, so that workers start no new jobs of this queue. Running jobs continue.
 
-        `queue`: None = the default queue. `duration`: length of the pause ('1h', a timedelta); None = until `resume`.
-        Returns the end of the pause in epoch ms; 0 = until `resume`. Raises InvalidInput.
+        `queue`: None = the default queue. A queue can be paused before its first job. `duration`: length of the pause
+        ('1h', a timedelta); None = until `resume`. Returns the end of the pause in epoch ms; 0 = until `resume`. Raises
+        InvalidInput.
         """
         return await self._pause(self._queue(queue), UNTIL_ENDED if duration is None else _positive_ms(duration))
 
@@ -130,12 +131,12 @@ class QueueOperations(OperationsBase[RefT]):
         Raises InvalidInput. If a reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
         name = self._queue(queue)
-        dropped = 0
+        deleted = 0
         while count := await self._session.executor.run(calls.clear(self._session.keys, name)):
-            dropped += count
+            deleted += count
             if progress is not None:
-                progress(dropped)
-        return dropped
+                progress(deleted)
+        return deleted
 
     async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
         """Set the lease of a queue: how long a delivered job belongs to a worker that does not renew the lease.
@@ -185,9 +186,10 @@ class QueueOperations(OperationsBase[RefT]):
 
     async def _pause(self, queue: str, for_ms: int) -> int:
         lease_ms = self._session.options.lease_ms
-        return await self._session.executor.run(
-            calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
-        )
+        call = calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
+        if for_ms == END:
+            return await self._session.executor.run(call)
+        return await self._session.list_and_run(call, queue)  # `stats` then shows the pause of a new queue
 
     async def _control(self, what: Switch, for_ms: int, reason: str = "") -> Control:
         return await self._session.executor.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
@@ -200,19 +202,19 @@ def _positive_ms(duration: Duration) -> int:
 def _by_name(holds: Holds) -> dict[str, int]:
     return {
         "scheduled": holds.scheduled,
-        "ready or running": holds.in_stream,
+        "ready_or_reserved": holds.in_stream,
         "failed": holds.failed,
         "completed": holds.completed,
         "other": holds.other,
-        "in outbox": holds.outbox,
+        "outbox": holds.outbox,
     }
 
 
 def _must_be_empty(queue: str, holds: Holds) -> None:
-    held = [f"{count:,} {place}" for place, count in _by_name(holds).items() if count]
-    if held:
+    found = [f"{count:,} {HOLDS_TEXT.get(name, name)}" for name, count in _by_name(holds).items() if count]
+    if found:
         raise QueueInUse(
-            f"The queue {queue!r} holds jobs: {', '.join(held)}.",
+            f"The queue {queue!r} has jobs: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs.",
         )

@@ -177,6 +177,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         """Store jobs of one queue in one round trip, and return references to them."""
         check_word("on_conflict", on_conflict, _ON_CONFLICT)
         session = self._session
+        if session.create_storage is not None:
+            session.create_storage()
         if on_conflict in ("keep", "error"):
             call = calls.schedule(
                 session.keys,
@@ -240,6 +242,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         if not must_be_server_time:
             return int(time.time() * 1000)
         if self._clock.is_due():
+            if self._session.create_storage is not None:
+                self._session.create_storage()
             self._clock.set(await self._session.executor.run(inspect.server_time_ms()))
         return self._clock.now_ms()
 

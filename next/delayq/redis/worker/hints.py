@@ -11,12 +11,13 @@ A notification can get lost. No notification is needed for correctness, because 
 intervals.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from redis.connection import AbstractConnection
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from delayq.core.errors import LoginRefused
 from delayq.redis.connection.factory import primary_locator
@@ -25,6 +26,8 @@ from delayq.redis.connection.url import Address
 
 if TYPE_CHECKING:
     from delayq.redis.connection.sentinel import SentinelAddress
+
+logger: Final = logging.getLogger("delayq.worker")
 
 EXACT: Final = 0.002
 """A wait for the socket ends this many seconds early, and the rest of the time is slept, because a wait for a socket is
@@ -36,14 +39,25 @@ RECONNECT_PAUSE: Final = 0.5
 
 
 class Hints:
-    """A subscription to one channel. After a failure, a later `wait` connects again."""
+    """A subscription to one channel. After a failure, a later `wait` connects again.
+
+    `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
+    """
 
     def __init__(
-        self, address: "Address | SentinelAddress", channel: str, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        address: "Address | SentinelAddress",
+        channel: str,
+        *,
+        consequence: str = "",
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._locate = primary_locator(address)
         self._connection: AbstractConnection | None = None
+        self._where = address.masked
         self._channel = channel
+        self._consequence = consequence
+        self._told = False
         self._sleep = sleep
         self._connect_at = 0.0
 
@@ -75,8 +89,26 @@ class Hints:
         self._connection = connection = self._locate().blocking_connection()
         connection.connect()
         connection.send_command("SUBSCRIBE", self._channel)
-        connection.read_response()
+        try:
+            connection.read_response()
+        except NoPermissionError as error:
+            self._warn_refused(error)
+            raise
         return connection
+
+    def _warn_refused(self, error: NoPermissionError) -> None:
+        if self._told:
+            return
+        self._told = True
+        logger.warning(
+            "Redis at %s refused the subscription to the channel %s: %s. Without it, %s. Allow the channel in the ACL "
+            "of this user: &%s",
+            self._where,
+            self._channel,
+            str(error).removesuffix("."),
+            self._consequence,
+            self._channel,
+        )
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -9,6 +9,7 @@ from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
+from delayq.redis.repair import warn_of_repair
 from delayq.redis.server_clock import ServerClock
 
 
@@ -29,7 +30,11 @@ def open_queues(
     OutcomeUnknown if Redis does not answer.
     """
     tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
-    resting.values(queues, drive(executor.run_all(tidy)))
+    outcomes = drive(executor.run_all(tidy))
+    resting.values(queues, outcomes)
+    for queue, tidied in zip(queues, outcomes, strict=True):
+        if isinstance(tidied, upkeep.Tidied):
+            warn_of_repair(queue, tidied, {})
     awake = resting.awake(queues)
     renew = [delivery.renew(keys, queue, consumer, []) for queue in awake]
     renewed = resting.values(awake, drive(executor.run_all(renew)))

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar
 from typing import Any, Final
 
 from delayq.core.control_flow import JobInterrupted
-from delayq.worker.attempt import Attempt
+from delayq.worker.attempt import Attempt, CurrentAttempt, current_attempt
 from delayq.worker.in_flight import JobInFlight
 from delayq.worker.runners.runner import AsyncEnd, Begin
 
@@ -80,6 +80,7 @@ class EventLoopRunner:
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()
         _tasks_of_job.set(tasks)
+        current_attempt.set(CurrentAttempt(attempt))
         self._begin(job, attempt)
         try:
             result = await attempt.acall()

@@ -11,7 +11,7 @@ from delayq.core.outcome import Outcome
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
-from delayq.worker.attempt import Attempt, Attempts
+from delayq.worker.attempt import Attempt, Attempts, current_attempt
 from delayq.worker.forking import exit_as_copy
 from delayq.worker.in_flight import InFlight, JobInFlight
 from delayq.worker.runners.event_loop import EventLoopRunner
@@ -27,15 +27,21 @@ class JobRunner:
 
     Coroutine functions run in an event loop. Plain functions run in the main thread, or in several other threads if
     `threads` is more than 1. `inline`: the runner for the main thread; None = plain functions run in other threads.
+    `log_jobs`: log one line per attempt.
     """
 
-    def __init__(self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int) -> None:
+    def __init__(
+        self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int, log_jobs: bool = False
+    ) -> None:
         self._in_flight = in_flight
         self._attempts = attempts
+        self._log_jobs = log_jobs
         self._has_ended = threading.Event()
         self._is_copy = False
         os.register_at_fork(after_in_child=self._become_copy)
         self.inline = InlineRunner(self._end) if threads == 1 else None
+        if self.inline is not None:
+            current_attempt.set(attempts.current)  # a backoff function, for example, runs in this thread
         self._plain: Runner = self.inline or ThreadRunner(self._begin, self._end_and_wake, threads=threads)
         self._loop: Runner | None = EventLoopRunner(self._begin, self._end_in_loop) if registry.has_async() else None
         self._in_loop: set[JobInFlight] = set()
@@ -56,8 +62,10 @@ class JobRunner:
             if self.inline is None:
                 self._in_flight.park(job)
             else:
-                self._in_flight.arm(job, attempt.limit)
+                self._in_flight.arm(job, attempt.limit, name=attempt.envelope.name)
+                self._attempts.current.attempt = attempt
             self._plain.run(job, attempt)
+            self._attempts.current.attempt = None
 
     def interrupt(self, job: JobInFlight, error: JobInterrupted) -> None:
         """Raise an error in the handler of a job, if its runner can do that."""
@@ -96,7 +104,7 @@ class JobRunner:
         )
 
     def _begin(self, job: JobInFlight, attempt: Attempt) -> None:
-        self._in_flight.enter(job, attempt.limit)
+        self._in_flight.enter(job, attempt.limit, name=attempt.envelope.name)
 
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
@@ -109,6 +117,8 @@ class JobRunner:
         except BaseException as broken:  # a thread that ends here would never run another job
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
         self._in_flight.finish(job, settlement)
+        if self._log_jobs:
+            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -136,6 +146,8 @@ class JobRunner:
         self._in_loop.discard(job)
         self._in_flight.finish(job, settlement)
         self._has_ended.set()
+        if self._log_jobs:
+            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
 
     def _become_copy(self) -> None:
         self._is_copy = True

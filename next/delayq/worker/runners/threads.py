@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from delayq.core.control_flow import JobInterrupted
-from delayq.worker.attempt import Attempt
+from delayq.worker.attempt import Attempt, CurrentAttempt, current_attempt
 from delayq.worker.in_flight import JobInFlight
 from delayq.worker.runners.runner import Begin, End
 
@@ -45,9 +45,13 @@ class ThreadRunner:
             job, attempt = given
             result: Any = None
             error: BaseException | None = None
+            current = CurrentAttempt(attempt)
+            current_attempt.set(current)  # a backoff function, for example, runs in this thread
+            attempt.context.run(current_attempt.set, current)
             self._begin(job, attempt)
             try:
                 result = attempt.call()
             except BaseException as raised:
                 error = raised
             self._end(job, attempt, result, error)
+            current_attempt.set(None)
