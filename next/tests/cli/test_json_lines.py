@@ -10,7 +10,7 @@ import redis
 
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
@@ -142,7 +142,7 @@ def test_the_counts_of_queues(run: Run, orders: QueueOnServer, url: str) -> None
     whole = f'"queue":"default",{COUNTS.format(1, 0, 0)}'
     empty = f'"queue":"orders",{COUNTS.format(0, 0, 0)}'
     assert printed(run, "stats") == f'{{"queues":[{{{whole}}},{{{empty}}}]}}\n'
-    RedisQueueKeeper(Executor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="dq:a:1:x").repair("default")
+    RedisQueueKeeper(ServerExecutor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="dq:a:1:x").repair("default")
     assert printed(run, "stats", "--days", "7") == (
         f'{{"queues":[{{{whole},"days":[{{"day":"DAY","scheduled":1}}]}},{{{empty},"days":[]}}]}}\n'
     )
@@ -220,7 +220,7 @@ WORKER: dict[str, Any] = {
 
 
 def test_workers_of_this_release_and_of_others(run: Run, url: str, server: redis.Redis) -> None:
-    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
+    registry = RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys())
     others = {"of-another-release": {**WORKER, "memory_bytes": 1}, "of-another-program": {"queues": [], "pid": "?"}}
     registry.announce({"dq:shop-1:42:x": WORKER, **others}, time.time_ns() // 1_000_000)
     known = (

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from delayq.cli import main as cli
 from delayq.core.errors import BackendUnavailable, ConfigError, InvalidInput, JobRunning
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.embedded.server import EmbeddedServer
 from delayq.redis.keys import Keys
@@ -93,7 +93,7 @@ def test_down_stops_the_server_and_keeps_its_data(project: Path) -> None:
 def test_down_looks_for_running_jobs_under_the_prefix_of_the_session(project: Path) -> None:
     run("--prefix", "shop", "schedule", "order.close", "--in", "1h")
     about = {"queues": ["orders"], "host": "shop-1", "pid": 42, "state": "working", "runs": 2}
-    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(server_here().url))), Keys("shop"))
+    registry = RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(server_here().url))), Keys("shop"))
     registry.announce({"dq:shop-1:42:x": about}, time.time_ns() // 1_000_000)
     refused = run("--prefix", "shop", "down").exception
     assert isinstance(refused, JobRunning)

@@ -11,7 +11,7 @@ from delayq import DelayQ, DelayqError
 from delayq.cli import output
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
@@ -52,7 +52,7 @@ def test_a_queue_that_is_too_busy_is_exit_code_1(run: Run, orders: QueueOnServer
 
 
 def test_the_history_is_shown_by_days(run: Run, client: DelayQ, url: str) -> None:
-    keeper = RedisQueueKeeper(Executor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="dq:a:1:x")
+    keeper = RedisQueueKeeper(ServerExecutor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="dq:a:1:x")
     for n in range(3):
         client.schedule("order.close", id=f"job-{n}", queue="orders", delay="1h")
     client.cancel("job-0", queue="orders")

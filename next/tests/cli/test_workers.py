@@ -10,7 +10,7 @@ import redis
 
 from delayq import DelayQ
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.worker_registry import RedisWorkerRegistry
@@ -42,7 +42,7 @@ def answer(run: Run, *words: str) -> Any:
 
 
 def announce(url: str, **documents: dict[str, Any]) -> None:
-    registry = RedisWorkerRegistry(Executor(BlockingLeaf(Address(url))), Keys())
+    registry = RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys())
     registry.announce(documents, time.time_ns() // 1_000_000)
 
 

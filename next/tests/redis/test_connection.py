@@ -21,9 +21,9 @@ from delayq.core.errors import BackendUnavailable, ConfigError, LoginRefused, Ou
 from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor
 from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from tests.support.proxy import proxy_to, server_that_answers
 from tests.support.servers import private_server
@@ -34,11 +34,11 @@ LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 
 
 def count_blocking(url: str) -> int:
-    return drive(Executor(BlockingLeaf(Address(url))).run(COUNT))
+    return drive(ServerExecutor(BlockingLeaf(Address(url))).run(COUNT))
 
 
 def count_asyncio(url: str) -> int:
-    return asyncio.run(Executor(AsyncioLeaf(Address(url))).run(COUNT))
+    return asyncio.run(ServerExecutor(AsyncioLeaf(Address(url))).run(COUNT))
 
 
 def run_program(program: str, *arguments: str) -> str:
@@ -109,13 +109,13 @@ def test_a_lost_answer_to_a_call_that_may_not_be_repeated(count: Any, url: str, 
 
 
 def test_an_idle_connection_that_the_server_closed_is_not_used(url: str, server: redis.Redis) -> None:
-    executor = Executor(BlockingLeaf(Address(url)))
+    executor = ServerExecutor(BlockingLeaf(Address(url)))
     assert drive(executor.run(COUNT)) == 1
     server.client_kill_filter(_type="normal", skipme=True)
     assert drive(executor.run(COUNT)) == 2
 
     async def twice() -> int:
-        awaited = Executor(AsyncioLeaf(Address(url)))
+        awaited = ServerExecutor(AsyncioLeaf(Address(url)))
         await awaited.run(COUNT)
         server.client_kill_filter(_type="normal", skipme=True)
         await asyncio.sleep(0.01)
@@ -157,7 +157,7 @@ def test_too_many_open_files_are_named_as_what_they_are(url: str, server: redis.
         from delayq.redis.calls.call import command
         from delayq.redis.connection.asyncio import AsyncioLeaf
         from delayq.redis.connection.blocking import BlockingLeaf
-        from delayq.redis.connection.executor import Executor
+        from delayq.redis.connection.server import ServerExecutor
         from delayq.redis.connection.url import Address
 
         async def ping(leaf):
@@ -168,7 +168,7 @@ def test_too_many_open_files_are_named_as_what_they_are(url: str, server: redis.
             except OSError:
                 pass
             try:
-                await Executor(leaf, retry_timeout=0).run(command("PING", parse=bytes))
+                await ServerExecutor(leaf, retry_timeout=0).run(command("PING", parse=bytes))
             except BackendUnavailable as error:
                 for open_file in open_files:
                     os.close(open_file)
@@ -188,14 +188,14 @@ def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: r
         import os, resource, sys
         from delayq.redis.calls.call import command
         from delayq.redis.connection.blocking import BlockingLeaf
-        from delayq.redis.connection.executor import Executor
+        from delayq.redis.connection.server import ServerExecutor
         from delayq.redis.connection.leaf import drive
         from delayq.redis.connection.url import Address
 
         resource.setrlimit(resource.RLIMIT_NOFILE, (1_200, 1_200))
         open_files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
         call = command("BLPOP", "nothing", "0.01", parse=str)
-        print(drive(Executor(BlockingLeaf(Address(sys.argv[1]))).run_all([call], block=0.01)))
+        print(drive(ServerExecutor(BlockingLeaf(Address(sys.argv[1]))).run_all([call], block=0.01)))
     """
     assert run_program(program, url) == "['None']\n"
 
@@ -289,14 +289,14 @@ def test_a_client_that_is_closed_can_be_used_again(url: str, server: redis.Redis
 
 
 def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
-    executor = Executor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), retry_timeout=0)
+    executor = ServerExecutor(BlockingLeaf(Address("unix://:s3cret@/nowhere.sock")), retry_timeout=0)
     with pytest.raises(BackendUnavailable, match=r"Redis at unix://:\*\*\*@/nowhere.sock cannot be reached"):
         drive(executor.run(COUNT))
 
 
 def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
     with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
-        executor = Executor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
+        executor = ServerExecutor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
         with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
             drive(executor.run(COUNT))
 

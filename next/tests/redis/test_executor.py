@@ -14,8 +14,9 @@ from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, Con
 from delayq.core.options import Options
 from delayq.redis.calls.call import Call, command, read, script_call, value_of
 from delayq.redis.connection.errors import NOT_READY
-from delayq.redis.connection.executor import Executor, Started
+from delayq.redis.connection.executor import Started
 from delayq.redis.connection.leaf import ConnectionLost, drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.keys import Keys
 from delayq.redis.operations.operations import Operations
 from delayq.redis.scripts import load
@@ -60,7 +61,7 @@ class FakeLeaf:
         return [value_of(outcome) for outcome in self.outcomes(*calls)]
 
     def outcomes(self, *calls: Call[Any]) -> list[Any]:
-        executor = Executor(self, clock=lambda: self.now)
+        executor = ServerExecutor(self, clock=lambda: self.now)
         return drive(executor.run_all(calls))
 
 
@@ -126,7 +127,7 @@ WRITES: dict[str, Callable[[Operations[Any]], Any]] = {
 @pytest.mark.parametrize("name", [*READS, *WRITES])
 def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> None:
     leaf = FakeLeaf(LOST_AFTER)
-    session = Session(Executor(leaf, clock=lambda: leaf.now), Keys("test"), Options())
+    session = Session(ServerExecutor(leaf, clock=lambda: leaf.now), Keys("test"), Options())
     operation = {**READS, **WRITES}[name]
     with pytest.raises(BackendUnavailable if name in READS else OutcomeUnknown) as lost:
         drive(operation(Operations(session, lambda *_: None)))
@@ -256,7 +257,7 @@ def test_a_script_in_an_old_server_words_its_errors_by_another_prefix() -> None:
 
 
 def started_and_finished(leaf: FakeLeaf, *calls: Call[Any]) -> list[Any]:
-    executor = Executor(leaf, clock=lambda: leaf.now)
+    executor = ServerExecutor(leaf, clock=lambda: leaf.now)
     started = drive(executor.start(calls))
     leaf.loses_requests = False
     return drive(executor.finish(started))
@@ -298,7 +299,7 @@ def test_a_wrong_password_is_told_at_once(url: str, server: redis.Redis) -> None
 
 def test_a_started_trip_whose_answer_was_lost_is_never_told_as_not_sent() -> None:
     leaf = FakeLeaf(LOST_AFTER, LOST_BEFORE)
-    executor = Executor(leaf, clock=lambda: leaf.now)
+    executor = ServerExecutor(leaf, clock=lambda: leaf.now)
     started = Started([COUNT_BY_HAND], "a connection")
     with pytest.raises(OutcomeUnknown):
         drive(executor.finish(started))

@@ -11,7 +11,7 @@ import redis
 from delayq import DayCounts, InvalidInput
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
@@ -21,7 +21,7 @@ HISTORY = "test:{orders}:history"
 
 @pytest.fixture
 def keeper(url: str, server: redis.Redis) -> RedisQueueKeeper:
-    return RedisQueueKeeper(Executor(BlockingLeaf(Address(url))), Keys("test"), DEFAULTS, name="dq:a:1:x")
+    return RedisQueueKeeper(ServerExecutor(BlockingLeaf(Address(url))), Keys("test"), DEFAULTS, name="dq:a:1:x")
 
 
 def day_before(server: redis.Redis, days: int) -> tuple[int, str]:

@@ -27,8 +27,8 @@ from delayq.core.states import ANSWERS, State
 from delayq.core.views import JobState
 from delayq.redis.calls import delivery, upkeep
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 
@@ -39,7 +39,7 @@ class Worker:
     """What a worker does to the queue `orders`, by hand."""
 
     def __init__(self, url: str, keys: Keys) -> None:
-        self._executor = Executor(BlockingLeaf(Address(url)))
+        self._executor = ServerExecutor(BlockingLeaf(Address(url)))
         self._keys = keys
 
     def take(self) -> Delivery:

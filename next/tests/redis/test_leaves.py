@@ -15,8 +15,8 @@ from delayq.core.errors import ConfigError
 from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import ConnectionLost, WokenUp, drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 
 BLOCK: Call[None] = command("BLPOP", "nothing", 5, parse=lambda _: None)
@@ -28,7 +28,7 @@ class Interrupted(BaseException):
 
 
 def test_a_signal_handler_that_calls_gets_another_connection(url: str, server: redis.Redis) -> None:
-    executor = Executor(BlockingLeaf(Address(url)))
+    executor = ServerExecutor(BlockingLeaf(Address(url)))
     answers: list[bytes] = []
 
     def call(number: int, frame: FrameType | None) -> None:
@@ -59,7 +59,7 @@ def test_what_interrupts_a_call_closes_its_connection(
     monkeypatch.setattr(connection, moment, interrupt)
     leaf = BlockingLeaf(address)
     with pytest.raises(Interrupted):
-        drive(Executor(leaf).run(PING))
+        drive(ServerExecutor(leaf).run(PING))
     assert connection._sock is None
     assert leaf._idle == []
 
@@ -70,9 +70,9 @@ def test_a_wake_up_ends_a_blocked_read(url: str, server: redis.Redis) -> None:
     started = time.monotonic()
     threading.Timer(0.05, os.write, (signal_fd, b"x")).start()
     with pytest.raises(WokenUp):
-        drive(Executor(leaf).run_all([BLOCK], block=5))
+        drive(ServerExecutor(leaf).run_all([BLOCK], block=5))
     assert time.monotonic() - started < 1
-    assert drive(Executor(leaf).run(PING)) == b"PONG"
+    assert drive(ServerExecutor(leaf).run(PING)) == b"PONG"
 
 
 def test_a_server_that_does_not_answer_is_given_up(url: str, server: redis.Redis) -> None:
@@ -91,7 +91,7 @@ def test_an_answer_that_comes_too_late_is_given_to_no_other_call(url: str, serve
             await leaf.receive(connection, 1)
         assert not connection.is_connected
         server.rpush("list", "late")
-        assert await Executor(leaf).run(PING) == b"PONG"
+        assert await ServerExecutor(leaf).run(PING) == b"PONG"
         await leaf.close()
 
     asyncio.run(scene())
@@ -110,7 +110,7 @@ def test_an_answer_may_be_held_back_by_order_of_the_call(url: str, server: redis
 def test_a_database_that_does_not_exist_is_told_of(url: str, server: redis.Redis) -> None:
     for leaf in (BlockingLeaf(Address(f"{url}?db=77")), AsyncioLeaf(Address(f"{url}?db=77"))):
         with pytest.raises(ConfigError, match="DB index is out of range"):
-            asyncio.run(Executor(leaf).run(PING))
+            asyncio.run(ServerExecutor(leaf).run(PING))
 
 
 def test_threads_that_share_a_client_get_their_own_answers(url: str, server: redis.Redis) -> None:
@@ -140,11 +140,11 @@ def test_a_cancelled_call_closes_its_connection(url: str, server: redis.Redis) -
     leaf = AsyncioLeaf(Address(url))
 
     async def cancel_a_blocked_call() -> bytes:
-        call = asyncio.create_task(Executor(leaf).run_all([BLOCK], block=5))
+        call = asyncio.create_task(ServerExecutor(leaf).run_all([BLOCK], block=5))
         await asyncio.sleep(0.05)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        return await Executor(leaf).run(PING)
+        return await ServerExecutor(leaf).run(PING)
 
     assert asyncio.run(cancel_a_blocked_call()) == b"PONG"

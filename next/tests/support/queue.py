@@ -33,6 +33,7 @@ from delayq.redis.calls.upkeep import Outbox, OutsideAcks, Pruned, Tidied
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import GROUP, Keys
 from tests.support.stored import StoredQueue
@@ -358,7 +359,7 @@ def _as_text(reply: bytes) -> str:
 
 @cache
 def _executor(url: str) -> Executor:
-    return Executor(BlockingLeaf(Address(url)))
+    return ServerExecutor(BlockingLeaf(Address(url)))
 
 
 def new_job(id: str, when: str = "+0", *, lock: str = "", envelope: bytes = b"") -> NewJob:

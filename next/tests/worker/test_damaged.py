@@ -10,7 +10,7 @@ from delayq.core.errors import CallRefused
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
@@ -29,7 +29,7 @@ def consumer(queue: QueueOnServer, url: str, keys: Keys) -> RedisConsumer:
     """A consumer of a damaged queue and of `orders`, where one job is ready."""
     queue.schedule("job")
     queue.server.set(keys.of_queue("damaged", "stream"), "no stream")
-    return RedisConsumer(Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), name=NAME)
+    return RedisConsumer(ServerExecutor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), name=NAME)
 
 
 def exchange(consumer: RedisConsumer, *settled: Settlement) -> tuple[Sequence[object], list[Delivery]]:
@@ -82,7 +82,7 @@ def test_the_other_queue_is_renewed_and_settled_after_a_death(
 ) -> None:
     _, (job,) = exchange(consumer)
     keeper = RedisLeaseKeeper(
-        Executor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), Hints(Address(url), keys.cancel)
+        ServerExecutor(BlockingLeaf(Address(url))), keys, QUEUES, Options(), Hints(Address(url), keys.cancel)
     )
     assert keeper.renew(NAME, []).more == 1
     assert [delivery.id for delivery in keeper.pending(NAME)] == ["job"]
@@ -94,7 +94,7 @@ def test_a_worker_serves_the_queues_it_was_given_also_when_they_are_not_listed(
     url: str, server: redis.Redis, keys: Keys
 ) -> None:
     def queues() -> list[str]:
-        executor = Executor(BlockingLeaf(Address(url)))
+        executor = ServerExecutor(BlockingLeaf(Address(url)))
         return RedisQueueKeeper(executor, keys, Options(), name="me", queues=["given"]).queues()
 
     server.sadd(keys.queues, "listed")
@@ -109,7 +109,7 @@ def test_a_list_of_queues_that_is_refused_is_told_once_then_every_few_seconds_wi
     caplog.set_level("INFO")
     clock = FakeClock()
     keeper = RedisQueueKeeper(
-        Executor(BlockingLeaf(Address(url))), keys, Options(), name="me", queues=["given"], clock=clock
+        ServerExecutor(BlockingLeaf(Address(url))), keys, Options(), name="me", queues=["given"], clock=clock
     )
     server.execute_command("ACL", "SETUSER", "default", "-smembers")
     try:
@@ -134,6 +134,6 @@ def test_the_jobs_that_fail_with_their_last_recovery_are_returned(queue: QueueOn
     held = [delivery.ref for delivery in queue.reserve("one", "two")]
     hints = Hints(Address(url), keys.cancel)
     options = Options(max_recoveries=0)
-    keeper = RedisLeaseKeeper(Executor(BlockingLeaf(Address(url))), keys, QUEUES, options, hints)
+    keeper = RedisLeaseKeeper(ServerExecutor(BlockingLeaf(Address(url))), keys, QUEUES, options, hints)
     assert keeper.settle_after_death([], [], held, []) == held
     assert queue.server.hget(queue.key("meta"), "failed_total") == "2"

@@ -4,7 +4,7 @@ import os
 
 from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.worker.consumer import RedisConsumer
 from tests.support.queue import QueueOnServer
@@ -15,6 +15,6 @@ def test_a_wait_that_a_signal_ends_brings_what_was_delivered_meanwhile(queue: Qu
     queue.read("dq:a:1:x")
     wake_fd, signal_fd = os.pipe()
     os.write(signal_fd, b"x")
-    executor = Executor(BlockingLeaf(Address(url), wake_fd=wake_fd))
+    executor = ServerExecutor(BlockingLeaf(Address(url), wake_fd=wake_fd))
     consumer = RedisConsumer(executor, queue.keys, ["orders"], Options(), name="dq:a:1:x")
     assert [job.id for job in consumer.wait(5)] == ["job"]

@@ -8,7 +8,7 @@ from delayq.backends.protocol import Acked, Delivery, Failed, Released, SettleAn
 from delayq.core.errors import OutcomeUnknown
 from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
@@ -40,7 +40,7 @@ def test_jobs_with_and_without_a_follow_up_go_into_calls_of_their_own(queue: Que
 def test_a_consumer_names_the_jobs_that_were_asked_to_stop(queue: QueueOnServer, url: str) -> None:
     one, two = queue.reserve("one", "two")
     queue.cancel("two", running=True)
-    executor = Executor(BlockingLeaf(Address(url)))
+    executor = ServerExecutor(BlockingLeaf(Address(url)))
     consumer = RedisConsumer(executor, queue.keys, ["orders"], Options(), name=OURS)
     answers, _ = consumer.complete(consumer.begin([released(one), failed(two), released(two)], 0))
     assert answers == [SettleAnswer.SETTLED, SettleAnswer.STOP_ASKED, SettleAnswer.STOP_ASKED]
@@ -56,7 +56,7 @@ def test_a_supervisor_stops_a_killed_job_that_was_asked_to_stop(queue: QueueOnSe
     queue.cancel("one", running=True)
     address = Address(url)
     keeper = RedisLeaseKeeper(
-        Executor(BlockingLeaf(address)), queue.keys, ["orders"], Options(), Hints(address, queue.keys.cancel)
+        ServerExecutor(BlockingLeaf(address)), queue.keys, ["orders"], Options(), Hints(address, queue.keys.cancel)
     )
     assert keeper.settle_after_death([], [], [], [settle(job)]) == []
     assert queue.state_of("one") == "absent"
@@ -67,7 +67,7 @@ def test_a_lost_read_of_a_lower_queue_loses_no_answer_and_no_job(
     queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (job,) = queue.reserve("one")
-    executor = Executor(BlockingLeaf(Address(url)))
+    executor = ServerExecutor(BlockingLeaf(Address(url)))
     queue.put("two", "ready")
     consumer = RedisConsumer(executor, queue.keys, ["first", "orders", "lowest"], Options(), name=OURS)
     consumer.open()
@@ -88,7 +88,7 @@ def test_a_failed_hand_back_of_a_paused_job_loses_no_answer(
     queue: QueueOnServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (job,) = queue.reserve("one")
-    consumer = RedisConsumer(Executor(BlockingLeaf(Address(url))), queue.keys, ["orders"], Options(), name=OURS)
+    consumer = RedisConsumer(ServerExecutor(BlockingLeaf(Address(url))), queue.keys, ["orders"], Options(), name=OURS)
     consumer.open()
     queue.put("two", "ready")
     queue.pause(0, now="")

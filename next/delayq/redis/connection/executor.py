@@ -1,28 +1,16 @@
-"""Sends all calls to Redis.
+"""Sends all calls to Redis. There is one executor for a single server, and one for a cluster."""
 
-The executor sends several calls in one round trip, loads missing scripts, and resends calls only when that is safe.
-"""
-
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from hiredis import pack_command
-from redis.exceptions import NoScriptError, ResponseError
 
-from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
-from delayq.redis.calls.call import Call, Word, value_of
-from delayq.redis.connection.errors import hint_of_lost, is_not_ready, may_be_replaced, refusal
-from delayq.redis.connection.leaf import ConnectionLost, Leaf
+from delayq.core.errors import BackendError
+from delayq.redis.calls.call import Call, value_of
+from delayq.redis.connection.leaf import ConnectionLost
 
 T = TypeVar("T")
-
-RETRY_TIMEOUT: Final = 5.0
-"""How long a failed call is retried, in seconds."""
-
-FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 0.5
 
 
 class Started(msgspec.Struct, Generic[T], frozen=True):
@@ -36,32 +24,23 @@ class Started(msgspec.Struct, Generic[T], frozen=True):
     lost: ConnectionLost | None = None
 
 
-class Executor:
-    """Sends calls over a leaf. A round trip has one outcome for each call: a value or an error.
+class Executor(ABC):
+    """Sends calls in round trips. A round trip has one outcome for each call: a value or an error.
 
-    These calls are sent again, for up to `retry_timeout` seconds:
-
-    * calls that the server answered with "not ready", because they had no effect
-    * calls that were not sent
-    * calls whose reply was lost, if they are repeatable
+    Calls that had no effect are sent again for a limited time. Calls whose reply was lost are sent again if they are
+    repeatable.
     """
 
-    def __init__(
-        self, leaf: Leaf[Any], *, retry_timeout: float = RETRY_TIMEOUT, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._leaf = leaf
-        self._retry_timeout = retry_timeout
-        self._clock = clock
-
     @property
+    @abstractmethod
     def where(self) -> str:
-        """The address of the server, without secrets."""
-        return self._leaf.where
+        """The address of the server or servers, without secrets."""
 
     async def run(self, call: Call[T]) -> T:
         """Send one call and return its parsed reply. Raises the errors of `run_all`, and the error of the call."""
         return value_of((await self.run_all((call,)))[0])
 
+    @abstractmethod
     async def run_all(
         self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
     ) -> list[T | BackendError]:
@@ -73,144 +52,19 @@ class Executor:
         Raises only errors of the whole round trip. BackendUnavailable means that no call had an effect, because no call
         was sent or all calls only read. OutcomeUnknown means that calls were sent but their replies were lost.
         """
-        if not calls:
-            return []
-        deadline = self._clock() + self._retry_timeout
-        replies = await self._exchange(calls, [call.words for call in calls], block, deadline, was_sent=was_sent)
-        return await self._outcomes(calls, replies, deadline)
 
+    @abstractmethod
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls without waiting for the replies, so that the caller can do other work in between."""
-        if not calls:
-            return Started(calls, None)
-        try:
-            return Started(calls, await self._leaf.send(_pack([call.words for call in calls])))
-        except ConnectionLost as lost:
-            return Started(calls, None, lost)
 
+    @abstractmethod
     async def finish(self, started: Started[T]) -> list[T | BackendError]:
-        """Return the outcomes of started calls, as `run_all` does.
+        """Return the outcomes of started calls, as `run_all` does."""
 
-        If the replies were lost, and all calls are repeatable, the calls are sent again.
-        """
-        calls, lost = started.calls, started.lost
-        if started.connection is not None:
-            try:
-                replies = await self._leaf.receive(started.connection, len(calls))
-                return await self._outcomes(calls, replies, self._clock() + self._retry_timeout)
-            except ConnectionLost as error:
-                lost = error
-        if lost and lost.sent and not _may_repeat(calls):
-            raise self._lost(calls, lost, was_sent=True) from lost
-        return await self.run_all(calls, was_sent=lost is not None and lost.sent)
-
+    @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Sleep in the thread, or in the event loop, of the leaf."""
-        await self._leaf.sleep(seconds)
+        """Sleep in the thread, or in the event loop, of the executor."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Close the idle connections."""
-        await self._leaf.close()
-
-    async def _outcomes(self, calls: Sequence[Call[T]], replies: list[Any], deadline: float) -> list[T | BackendError]:
-        """Parse the replies. Before that, send calls again whose error a retry may solve."""
-        if [reply for reply in replies if isinstance(reply, Exception)]:
-            await self._ask_refused_again(calls, replies, deadline)
-        return [
-            self._error(call, reply) if isinstance(reply, Exception) else call.parse(reply)
-            for call, reply in zip(calls, replies, strict=True)
-        ]
-
-    async def _ask_refused_again(self, calls: Sequence[Call[Any]], replies: list[Any], deadline: float) -> None:
-        """Send refused calls again: with the text of a missing script, or until the server is ready."""
-        missing = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if missing:
-            await self._ask_again(calls, replies, missing, deadline)
-        pause = FIRST_PAUSE
-        while waiting := [n for n, reply in enumerate(replies) if _is_error(reply) and is_not_ready(reply)]:
-            if self._clock() + pause >= deadline:
-                break
-            await self._leaf.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-            await self._ask_again(calls, replies, waiting, deadline)
-
-    async def _ask_again(
-        self, calls: Sequence[Call[Any]], replies: list[Any], places: list[int], deadline: float
-    ) -> None:
-        """Send the calls at these positions again, because they had no effect. Scripts are sent as text.
-
-        If this fails, only these calls fail. The other calls of the round trip keep their replies.
-        """
-        if any(may_be_replaced(replies[n]) for n in places):
-            await self._leaf.close()  # after a failover, the same address leads to the new primary
-        again = [calls[n] for n in places]
-        try:
-            answers = await self._exchange(again, [call.words_with_text() for call in again], 0.0, deadline)
-        except BackendError as error:
-            answers = [error] * len(again)
-        for n, answer in zip(places, answers, strict=True):
-            replies[n] = answer
-
-    async def _exchange(
-        self,
-        calls: Sequence[Call[Any]],
-        commands: list[tuple[Word, ...]],
-        block: float,
-        deadline: float,
-        *,
-        was_sent: bool = False,
-    ) -> list[Any]:
-        """Send the calls and receive their replies. Retry until the deadline, but only while this is safe."""
-        request = _pack(commands)
-        may_repeat = _may_repeat(calls)
-        pause = FIRST_PAUSE
-        while True:
-            started = self._clock()
-            try:
-                connection = await self._leaf.send(request)
-                return await self._leaf.receive(connection, len(commands), block=block)
-            except ConnectionLost as lost:
-                was_sent = was_sent or lost.sent
-                took = self._clock() - started  # the next try may take as long
-                is_last = self._clock() + pause + took >= deadline
-                if was_sent and (is_last or not may_repeat):
-                    raise self._lost(calls, lost, was_sent=True) from lost
-                if is_last:
-                    raise self._lost(calls, lost, was_sent=False) from lost
-            await self._leaf.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _error(self, call: Call[Any], error: Exception) -> BackendError:
-        """Translate an error reply into a delayq error."""
-        if isinstance(error, ResponseError):
-            return refusal(call.name, error, self.where)
-        assert isinstance(error, BackendError)
-        return error
-
-    def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
-        """Return the error of a round trip that got no reply in any try."""
-        reads_only = all(call.reads_only for call in calls)
-        if was_sent and not reads_only:
-            return OutcomeUnknown(
-                f"Redis at {self.where} did not reply to a call: {lost}. The outcome of the call is unknown.",
-                hint="Read the job by its id before you repeat the call.",
-            )
-        what = "did not reply" if was_sent else "cannot be reached"
-        effect = "" if reads_only else " Nothing was sent."
-        return BackendUnavailable(
-            f"Redis at {self.where} {what}: {lost}.{effect}",
-            hint=hint_of_lost(str(lost)),
-        )
-
-
-def _is_error(reply: Any) -> bool:
-    return isinstance(reply, ResponseError)
-
-
-def _may_repeat(calls: Sequence[Call[Any]]) -> bool:
-    return not [call for call in calls if not call.repeatable]
-
-
-def _pack(commands: list[tuple[Word, ...]]) -> bytes:
-    # The type stub of hiredis declares a tuple with one element.
-    return b"".join([pack_command(words) for words in commands])  # type: ignore[arg-type]

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.executor import RETRY_TIMEOUT, Executor
+from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import TRY_TIMEOUT, Leaf, drive
+from delayq.redis.connection.server import RETRY_TIMEOUT, ServerExecutor
 from delayq.redis.connection.url import Address
 
 if TYPE_CHECKING:  # programs without sentinels do not need it
@@ -44,10 +45,10 @@ def make_executor(
         return BlockingLeaf(server, try_timeout=timeout, wake_fd=wake_fd)
 
     if isinstance(address, Address):
-        return Executor(make_leaf(address, try_timeout), retry_timeout=retry_timeout)
+        return ServerExecutor(make_leaf(address, try_timeout), retry_timeout=retry_timeout)
     from delayq.redis.connection.sentinel import SentinelLeaf
 
-    return Executor(SentinelLeaf(address, make_leaf, try_timeout=try_timeout), retry_timeout=retry_timeout)
+    return ServerExecutor(SentinelLeaf(address, make_leaf, try_timeout=try_timeout), retry_timeout=retry_timeout)
 
 
 def primary_locator(address: "Address | SentinelAddress") -> Callable[[], Address]:

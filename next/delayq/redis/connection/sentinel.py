@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 from delayq.core.display import mask_url
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
-from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 
 SENTINEL_TIMEOUT: Final = 0.5
@@ -64,7 +64,7 @@ class Sentinels:
     def __init__(self, address: SentinelAddress, make_leaf: Callable[[Address, float], Leaf[Any]]) -> None:
         self._address = address
         self._executors = [
-            Executor(make_leaf(sentinel, SENTINEL_TIMEOUT), retry_timeout=0) for sentinel in address.sentinels
+            ServerExecutor(make_leaf(sentinel, SENTINEL_TIMEOUT), retry_timeout=0) for sentinel in address.sentinels
         ]
 
     async def primary(self) -> Address:
