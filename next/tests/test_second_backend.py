@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 
-from delayq.backends.protocol import Acked, Backend, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.backends.protocol import Backend
+from delayq.backends.values import Acked, Failed, Released, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.settings.connections import Routes

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from delayq.backends.protocol import (
+from delayq.backends.protocol import Backend
+from delayq.backends.values import (
     Acked,
-    Backend,
     Delivery,
     DeliveryRef,
     Failed,
