@@ -1,7 +1,8 @@
 """The protocols between a worker and the storage of its jobs.
 
-Read this module and `values.py` first if you write a driver: the code that connects delayq to one kind of storage. A
-driver provides one class, `Backend`. A worker asks its backend for three objects, one for each kind of process:
+Read this module and `values.py` first if you write a driver: the code that connects delayq to one kind of storage.
+`registry.py` explains how the settings name a driver, and how the driver gets its settings. A driver provides one
+class, `Backend`. A worker asks its backend for three objects, one for each kind of process:
 
     Consumer       for a child, which runs jobs: fetches jobs and settles them
     LeaseKeeper    for the supervisor, the parent process: renews leases, and settles the jobs of dead children
