@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.backends.registry import backend_of
-from delayq.client import AsyncDelayQ, DelayQ
 from delayq.core.job_spec import JobSpec
 from delayq.core.names import check_queue
 from delayq.settings.connections import ConnectionSettings, Route, Routes, destination
 from delayq.settings.model import Settings, load_settings
+
+if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
+    from delayq.client import AsyncDelayQ, DelayQ
 
 MakeHeaders = Callable[[JobSpec], Mapping[str, str]]
 
@@ -35,13 +37,17 @@ class Connection:
         self._routes = routes
 
     @cached_property
-    def client(self) -> DelayQ:
+    def client(self) -> "DelayQ":
         """The blocking client. Threads share it. Raises ConfigError."""
+        from delayq.client import DelayQ
+
         return DelayQ.over(self.backend, self._routes)
 
     @cached_property
-    def aclient(self) -> AsyncDelayQ:
+    def aclient(self) -> "AsyncDelayQ":
         """The client for asyncio. Event loops share it. Raises ConfigError."""
+        from delayq.client import AsyncDelayQ
+
         return AsyncDelayQ.over(self.backend, self._routes)
 
     def close(self) -> None:

@@ -39,8 +39,28 @@ def test_other_names_are_refused() -> None:
         delayq.Delayed  # noqa: B018
 
 
+def modules_after(program: str) -> set[str]:
+    """Return the modules that a new Python has loaded after a program."""
+    words = [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"]
+    return set(subprocess.run(words, check=True, capture_output=True, text=True).stdout.split())
+
+
 def test_importing_delayq_imports_none_of_what_it_stands_on() -> None:
-    program = "import sys, delayq; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    loaded = modules_after("import delayq")
     assert "delayq" in loaded
-    assert not {"redis", "hiredis", "msgspec", "pydantic", "typer", "asyncio"} & set(loaded)
+    assert not {"redis", "hiredis", "msgspec", "pydantic", "typer", "asyncio"} & loaded
+
+
+def test_a_program_that_only_declares_jobs_does_not_import_redis() -> None:
+    loaded = modules_after(
+        """
+from delayq import Job, JobContext, Manager, Retry, dispatch, handles, job, set_manager
+@job("order.close")
+def close_order(order_id: int) -> None: ...
+class SendMail(Job, name="mail.send"):
+    def handle(self) -> None: ...
+set_manager(Manager())
+"""
+    )
+    assert "delayq.jobs.function" in loaded
+    assert not {"redis", "hiredis", "delayq.redis", "delayq.client"} & loaded

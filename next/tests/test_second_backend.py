@@ -11,10 +11,13 @@ from typing import cast
 
 import pytest
 
-from delayq.backends.protocol import Acked, Backend, Failed, Released, SettleAnswer, Settlement, Stopped
-from delayq.core.errors import BackendError
+from delayq.backends.protocol import Backend
+from delayq.backends.registry import backend_of
+from delayq.backends.values import Acked, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.core.errors import BackendError, ConfigError
 from delayq.core.options import Options
-from delayq.settings.connections import Routes
+from delayq.settings.connections import ConnectionSettings, Routes
+from delayq.settings.model import Settings
 from delayq.worker.sidecar import move_once
 from tests.support.sqlite_backend import SqliteBackend, SqliteClient
 from tests.support.waiting import wait_until
@@ -241,6 +244,26 @@ def test_jobs_of_a_killed_worker_come_back_after_their_lease(start: Start, clien
     start(lease_ms=2000)
     wait_until(is_gone(client, "job"))
     assert len(set(lines("job"))) == 2
+
+
+def test_the_settings_can_name_a_driver_outside_of_delayq(tmp_path: Path, client: SqliteClient) -> None:
+    (tmp_path / "delayq.toml").write_text(
+        f'connection = "jobs"\n[connections.jobs]\nurl = "{tmp_path}/jobs.db"\n'
+        'driver = "tests.support.sqlite_backend:SqliteDriver"\n'
+    )
+    (tmp_path / "shop.py").write_text("from delayq import job\n@job('plain', queue='q')\ndef plain() -> None: ...\n")
+    client.schedule("plain", "job")
+    words = [sys.executable, "-m", "delayq", "work", "--app", "shop", "--max-jobs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert client.job("job").state == "absent"
+
+
+@pytest.mark.parametrize("driver", ["tests.support.sqlite_backend:Missing", "missing.module:Driver"])
+def test_a_driver_that_cannot_be_imported_is_refused(driver: str) -> None:
+    settings = Settings(connections={"jobs": ConnectionSettings(driver=driver)}).of_connection("jobs")
+    with pytest.raises(ConfigError, match=f"The driver {driver} cannot be imported: "):
+        backend_of(settings)
 
 
 def test_no_module_of_the_worker_imports_redis() -> None:

@@ -1,35 +1,16 @@
-"""The protocols between a worker and the storage of its jobs, and the values that they exchange.
+"""The protocols between a worker and the storage of its jobs.
 
-Read this module first if you write a driver: the code that connects delayq to one kind of storage. A driver provides
-one class, `Backend`. A worker asks its backend for three objects, one for each kind of process:
+Read this module and `values.py` first if you write a driver: the code that connects delayq to one kind of storage.
+`registry.py` explains how the settings name a driver, and how the driver gets its settings. A driver provides one
+class, `Backend`. A worker asks its backend for three objects, one for each kind of process:
 
     Consumer       for a child, which runs jobs: fetches jobs and settles them
     LeaseKeeper    for the supervisor, the parent process: renews leases, and settles the jobs of dead children
     QueueKeeper    for the loops (mover, janitor and relay): makes due jobs ready, repairs queues, sends follow-up jobs
 
-States: a job is scheduled (not due yet), ready (a consumer may fetch it), reserved (delivered to a consumer), failed or
-completed. A job that is acknowledged without a retention is deleted.
-
-Deliveries: a delivery is one job that was handed to one consumer. A consumer settles each delivery, which means to
-report the outcome, or hands it back without a start. A delivery that is neither settled nor handed back is pending.
-
-Ids: a job id is unique in its queue. Each new delivery of a job has a new entry id. A queue never uses an entry id
-again, and its entry ids grow, because handlers get them as fencing tokens (`JobContext.token`).
-
-Fencing: a delivery never moves to another consumer, and its entry id identifies it. If the job has been delivered
-again, the older delivery is no longer valid. Settling an older delivery changes nothing, and is answered FENCED. Other
-methods ignore an older delivery.
-
 Leases: a lease is the time for which a delivery belongs to its consumer. It starts with the delivery. The supervisor
 renews the leases of all deliveries of a child every third of the shortest lease. A child itself renews its leases only
 by calling `pending`. If a lease is not renewed in time, the job is delivered again.
-
-Recoveries: if the worker of a job vanishes, because it dies or does not renew the lease, the next delivery of the job
-counts as a recovery. A job keeps its number of recoveries when it is released or handed back. If the number would
-exceed `Options.max_recoveries`, the job is not delivered again: it fails, and its failure has the type WorkerVanished.
-
-Stop requests: a cancel cannot delete a reserved job. It marks the job, and the job stays reserved until its worker
-settles it. If the job is delivered again before that, the new delivery has `is_stopping`.
 
 Errors: if a backend does not answer, its methods raise BackendUnavailable, or OutcomeUnknown if a change may have taken
 effect. If a call fails for one queue only, a Consumer or LeaseKeeper logs the error and does not use this queue for a
@@ -37,217 +18,14 @@ second; a QueueKeeper raises CallRefused. Other queues are not affected.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-import msgspec
-
+from delayq.backends.values import Delivery, DeliveryRef, Promoted, Reclaimed, Renewed, Repaired, Settlement, Switches
 from delayq.core.errors import BackendError
 from delayq.core.queue_order import Order, strict
 from delayq.settings.connections import Routes
 
 TripT = TypeVar("TripT")
-
-MAX_ENTRY_BYTES: Final = 41
-"""Maximum length of an entry id, in bytes.
-
-A slot is the entry of a job in the memory that a child shares with its supervisor. A longer id would not fit into a
-slot, and the slot could not be matched with its delivery. So the child raises ValueError for a longer id.
-"""
-
-EntryKey = tuple[str, str]
-"""A queue and an entry id. Both are needed, because entries of two queues may have the same id."""
-
-
-class DeliveryRef(msgspec.Struct, frozen=True, gc=False):
-    """The queue, job id and entry id of a delivery: what is needed to renew, hand back or acknowledge it."""
-
-    queue: str
-    id: str
-    entry: str
-
-    @property
-    def key(self) -> EntryKey:
-        """The queue and entry id, which no other delivery has."""
-        return self.queue, self.entry
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A job that was handed to a consumer.
-
-    `id`, `envelope`: job id and envelope (the job as JSON); both are empty if the entry is not a job of delayq.
-    `recoveries`: how many workers of this job have vanished. `due`: due time in epoch ms, as digits. `is_stopping`: a
-    cancel asked the job to stop, so the worker settles the job as Stopped without a start.
-    """
-
-    queue: str
-    id: str
-    entry: str
-    envelope: bytes
-    recoveries: int = 0
-    due: bytes = b"0"
-    is_stopping: bool = False
-
-    @property
-    def due_ms(self) -> int:
-        """The due time in epoch ms, or 0 if it is unreadable."""
-        return int(self.due) if self.due.isdigit() else 0
-
-    @property
-    def key(self) -> EntryKey:
-        """The queue and entry id, which no other delivery has."""
-        return self.queue, self.entry
-
-    @property
-    def ref(self) -> DeliveryRef:
-        """The delivery without its envelope."""
-        return DeliveryRef(self.queue, self.id, self.entry)
-
-
-class SettleAnswer(IntEnum):
-    """The answer to one settlement."""
-
-    FENCED = 0
-    """Nothing changed, because the delivery no longer belongs to the caller."""
-    SETTLED = 1
-    """The settlement took effect."""
-    STOP_ASKED = 2
-    """Nothing changed, because a cancel asked the job to stop. The caller must settle the job again, as Stopped.
-
-    Only Released and Failed get this answer. An Acked job is done, so its settlement takes effect in spite of a cancel.
-    """
-
-
-class Acked(msgspec.Struct, frozen=True, gc=False):
-    """The job is done.
-
-    `retention_ms`: how long the completed job is kept, in ms; 0 = delete the job at once. `result` (JSON) and `report`
-    (JSON about the run; b'' = none) are kept with the job. `is_followed`, here and below: a follow-up job, such as the
-    next job of a chain, may have to be sent when this job ends, so the backend must look for one.
-    """
-
-    queue: str
-    id: str
-    entry: str
-    retention_ms: int = 0
-    result: bytes = b"null"
-    report: bytes = b""
-    is_followed: bool = False
-
-
-class Stopped(msgspec.Struct, frozen=True, gc=False):
-    """The job ended because a cancel asked it to stop. The job is deleted, and counts as cancelled."""
-
-    is_followed: ClassVar[bool] = True
-
-    queue: str
-    id: str
-    entry: str
-
-
-class Released(msgspec.Struct, frozen=True, gc=False):
-    """The job becomes scheduled, and is due `delay_ms` after this settlement.
-
-    `envelope`: the envelope with the new counts of attempts and exceptions. `failure`, here and below: the reason, a
-    `delayq.core.failure.Failure` as JSON. The backend copies earlier failures of the job into the `history` of this
-    failure. If `failure` is b'', the stored failure stays.
-    """
-
-    is_followed: ClassVar[bool] = False
-
-    queue: str
-    id: str
-    entry: str
-    delay_ms: int
-    envelope: bytes
-    failure: bytes
-
-
-class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The job failed for good. `envelope`: the envelope with the new counts; b'' = unchanged."""
-
-    queue: str
-    id: str
-    entry: str
-    envelope: bytes
-    failure: bytes
-    is_followed: bool = False
-
-
-Settlement = Acked | Stopped | Released | Failed
-
-
-class Promoted(msgspec.Struct, frozen=True, gc=False):
-    """The result of one promotion.
-
-    `promoted`: number of jobs that became ready. `lost`: number of jobs that failed because their envelopes were
-    missing. `wait_us`: microseconds until the next promotion is due; 0 = now, negative = there is no such time: no job
-    is scheduled, the stream is full, or the queue is paused. `owed`: number of records of ended jobs that wait for the
-    relay.
-    """
-
-    promoted: int
-    lost: int
-    wait_us: int
-    owed: int = 0
-
-
-class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """The result of one renewal.
-
-    `lease_ms`: the shortest lease of the queues, in ms. `more`: how many pending deliveries the consumer has beyond the
-    given ones, for example because the reply to a read was lost. `cancelled`: queue and job id of the given deliveries
-    that a cancel asked to stop.
-    """
-
-    lease_ms: int
-    more: int
-    cancelled: list[tuple[str, str]]
-
-
-class Reclaimed(msgspec.Struct, frozen=True, gc=False):
-    """The result of one reclaim.
-
-    `reclaimed`: number of jobs that are ready again. `failed`: number of jobs that failed because their workers
-    vanished too often. `hold_ms` > 0: no job is reclaimed for this long, because leases of live workers may have
-    expired during an outage or a step of the clock. `lease_ms`: lease of the queue, in ms. `more` = 1: more deliveries
-    may have to be checked, so call again at once.
-    """
-
-    reclaimed: int
-    failed: int
-    hold_ms: int
-    lease_ms: int = 30_000
-    more: int = 0
-
-
-class Switches(msgspec.Struct, frozen=True, gc=False):
-    """The pause and restart switches of operators.
-
-    `paused`: queues that are not read. `is_all_paused`: no queue is read. `restart_ms`: time of the last request to all
-    workers to restart, in epoch ms; 0 = none.
-    """
-
-    paused: frozenset[str] = frozenset()
-    is_all_paused: bool = False
-    restart_ms: int = 0
-
-
-class Repaired(msgspec.Struct, frozen=True, gc=False):
-    """The result of one repair: numbers of jobs. All but `pruned` are 0 in a queue that only delayq has changed.
-
-    closed        acknowledged by a plain consumer (a program without delayq), and now settled
-    redelivered   ready again
-    buried        entries that are not jobs of delayq, moved to `failed`
-    mended        jobs whose damaged data was repaired
-    pruned        deleted, because the time for which they are kept was over
-    """
-
-    closed: int = 0
-    redelivered: int = 0
-    buried: int = 0
-    mended: int = 0
-    pruned: int = 0
 
 
 class Consumer(Protocol[TripT]):
@@ -255,6 +33,9 @@ class Consumer(Protocol[TripT]):
 
     A trip is one round trip to the storage. `begin` starts a trip and `complete` ends it, so that the child can run
     jobs while the reply is on its way.
+
+    The consumer itself leaves out paused queues. It reads the switches again with each trip that requests jobs and with
+    each wait. While a queue is paused, a wait should end after about 2 s, so that a resume soon takes effect.
 
     Threads: `begin`, `complete` and `hand_back` are called by the main thread of the child and, while a slow handler
     runs, by the watchdog thread. Only the watchdog thread calls `store_progress`. A lock of the child prevents
@@ -273,7 +54,8 @@ class Consumer(Protocol[TripT]):
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
         """Send settlements and a request for up to `limit` new jobs. Return a trip without waiting for the reply.
 
-        If `limit` is 0, request no jobs. A storage without a connection to a server may do all work here.
+        The storage carries out the settlements before the request for jobs. If `limit` is 0, request no jobs. A storage
+        without a connection to a server may do all work here.
         """
         ...
 
@@ -312,7 +94,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def switches(self) -> Switches:
-        """Return the pause and restart switches, as they were last read."""
+        """Return the switches, as they were last read. The child uses only the time of the restart request."""
         ...
 
 
@@ -361,8 +143,9 @@ class LeaseKeeper(Protocol):
         """Settle the jobs of a dead child: acknowledge `done`, hand back `unstarted`, and carry out `decided`.
 
         `vanished` jobs ran when the child died. Each of them counts one recovery and is delivered again, or fails if it
-        has too many recoveries. Returns the `vanished` jobs that failed. If the answer to a settlement of `decided` is
-        STOP_ASKED, the keeper itself settles the job as Stopped. One call may handle only a part of the jobs.
+        has too many recoveries. Returns the `vanished` jobs that failed. Each of the `done` jobs may have a follow-up
+        job, because nobody has read their envelopes. If the answer to a settlement of `decided` is STOP_ASKED, the
+        keeper itself settles the job as Stopped. One call may handle only a part of the jobs.
 
         The supervisor repeats `pending` and this method until no job of the child is pending, or until a call changes
         nothing. After an error, the supervisor tries again on its next turn.
@@ -415,9 +198,10 @@ class WakeUps(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[tuple[str, str]]:
-        """Wait until a notification arrives, at most `seconds`. Return the queue and the due time of each notification.
+        """Wait until a notification arrives, at most `seconds`. Return the queue and a time for each notification.
 
-        The due time is in epoch ms, as digits. If the storage cannot be reached, sleep and return an empty list.
+        The loops use only the queue. The time is the new due time in epoch ms, as digits; for a record, it may be 0. If
+        the storage cannot be reached, sleep and return an empty list.
         """
         ...
 
@@ -450,7 +234,11 @@ class Backend(Protocol):
     """The address of the storage, without secrets, for messages."""
 
     has_loops: bool
-    """True if the storage needs a mover, a janitor and a relay. If False, a worker never calls `queue_keeper`."""
+    """True if the storage needs a mover, a janitor and a relay.
+
+    If False, a worker never calls `queue_keeper`. The storage or its consumers must then do the work of the methods of
+    QueueKeeper, for example make due jobs ready. `delayq move` runs the loops in any case.
+    """
 
     def shares_jobs_with(self, other: "Backend") -> bool:
         """Return True if a worker of this backend receives the jobs that are sent to the other one."""
@@ -506,7 +294,7 @@ class Backend(Protocol):
     def session(self, *, is_async: bool, routes: Routes) -> Any:
         """Make the session of a client that follows these routes. `is_async`: for AsyncDelayQ; otherwise for DelayQ.
 
-        These protocols do not describe a session yet. DelayQ and AsyncDelayQ accept only the session of the Redis
-        driver.
+        These protocols do not describe a session, because DelayQ and AsyncDelayQ build calls of Redis and accept only
+        the session of the Redis driver. So another driver can serve workers, but its jobs need a client of their own.
         """
         ...

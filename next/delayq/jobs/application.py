@@ -92,8 +92,11 @@ def settings_of_application(settings: Settings) -> Settings:
 def share_settings(settings: Settings) -> None:
     """Set a manager with these settings, unless the application has set one.
 
-    Jobs that handlers of this process dispatch then go to the Redis of the worker.
+    Jobs that handlers of this process dispatch then go to the Redis of the worker. The clients are imported here,
+    before children are forked, so that children share their memory and all use the same release.
     """
+    import delayq.client  # noqa: F401
+
     if manager_that_was_set() is None:
         set_manager(Manager(settings))
 

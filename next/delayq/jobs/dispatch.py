@@ -12,11 +12,10 @@ in this process instead.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
-from delayq.client import AsyncJobRef, JobRef
 from delayq.core import envelope as envelopes
 from delayq.core.declared import with_options
 from delayq.core.errors import InvalidInput
@@ -31,7 +30,8 @@ from delayq.jobs.registry import registry
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
 
-RefT = TypeVar("RefT")
+if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
+    from delayq.client import AsyncJobRef, JobRef
 
 _OF_SPEC: Final = frozenset(JobSpec.__struct_fields__)
 
@@ -92,7 +92,7 @@ class Sendable(ABC):
         known = self._said().get("tags")
         return self._with(tags=[*(self._message().options.tags or () if known is None else known), *tags])
 
-    def dispatch(self, **said: Unpack[Said]) -> JobRef:
+    def dispatch(self, **said: Unpack[Said]) -> "JobRef":
         """Dispatch the job and return a reference to it.
 
         The keywords are options of this job, and override the declared options: `queue`, `connection`, `delay`, `at`,
@@ -106,7 +106,7 @@ class Sendable(ABC):
         """
         return dispatch_many([self._with(**said)])[0]
 
-    async def adispatch(self, **said: Unpack[Said]) -> AsyncJobRef:
+    async def adispatch(self, **said: Unpack[Said]) -> "AsyncJobRef":
         """Dispatch the job in an event loop; see `dispatch`."""
         return (await adispatch_many([self._with(**said)]))[0]
 
@@ -153,7 +153,7 @@ class Dispatch(Sendable):
         return self.said
 
 
-def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> JobRef:
+def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> "JobRef":
     """Dispatch a job by its name and return a reference to it.
 
     `name` is a job name such as "order.close", or "Mailer@send" for a method. `data` is any value that JSON can carry.
@@ -163,12 +163,12 @@ def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> JobRef:
     return _by_name(name, data).dispatch(**said)
 
 
-async def adispatch(name: str, data: Any = None, **said: Unpack[Said]) -> AsyncJobRef:
+async def adispatch(name: str, data: Any = None, **said: Unpack[Said]) -> "AsyncJobRef":
     """Dispatch a job by its name in an event loop; see `dispatch`."""
     return await _by_name(name, data).adispatch(**said)
 
 
-def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> list[JobRef]:
+def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> "list[JobRef]":
     """Dispatch many jobs, up to 250 in one round trip, and return their references in the same order.
 
     `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The delay is computed
@@ -179,7 +179,7 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
         dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """
     planned = _plan_all(jobs)
-    refs = {n: _vetoed(JobRef, one, one.connection.client) for n, one in enumerate(planned) if one.spec is None}
+    refs = {n: _vetoed(one) for n, one in enumerate(planned) if one.spec is None}
     for connection, conflict, places in _grouped(planned):
         specs = [spec for n in places if (spec := planned[n].spec) is not None]
         sent = connection.client.schedule_many(specs, on_conflict=conflict, spread=spread)
@@ -187,10 +187,10 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
     return [refs[n] for n in range(len(planned))]
 
 
-async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> list[AsyncJobRef]:
+async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> "list[AsyncJobRef]":
     """Dispatch many jobs in an event loop; see `dispatch_many`."""
     planned = _plan_all(jobs)
-    refs = {n: _vetoed(AsyncJobRef, one, one.connection.aclient) for n, one in enumerate(planned) if one.spec is None}
+    refs = {n: _avetoed(one) for n, one in enumerate(planned) if one.spec is None}
     for connection, conflict, places in _grouped(planned):
         specs = [spec for n in places if (spec := planned[n].spec) is not None]
         sent = await connection.aclient.schedule_many(specs, on_conflict=conflict, spread=spread)
@@ -252,8 +252,16 @@ def _grouped(planned: Sequence[Planned]) -> list[tuple[Connection, OnConflict, l
     return [(planned[places[0]].connection, conflict, places) for (_, conflict), places in groups.items()]
 
 
-def _vetoed(make_ref: Callable[..., RefT], planned: Planned, client: Any) -> RefT:
-    return make_ref(client, "", "", "absent", None, "vetoed", planned.name)
+def _vetoed(planned: Planned) -> "JobRef":
+    from delayq.client import JobRef
+
+    return JobRef(planned.connection.client, "", "", "absent", None, "vetoed", planned.name)
+
+
+def _avetoed(planned: Planned) -> "AsyncJobRef":
+    from delayq.client import AsyncJobRef
+
+    return AsyncJobRef(planned.connection.aclient, "", "", "absent", None, "vetoed", planned.name)
 
 
 class _ByName(Sendable):

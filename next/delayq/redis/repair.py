@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from delayq.backends.protocol import Acked, DeliveryRef, Repaired
+from delayq.backends.values import Acked, DeliveryRef, Repaired
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope

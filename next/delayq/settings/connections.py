@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from delayq.settings.types import Prefix, QueueName, Url
+from delayq.settings.types import Driver, Prefix, QueueName, Url
 
 
 class ConnectionSettings(BaseModel):
@@ -14,7 +14,7 @@ class ConnectionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    driver: Literal["redis"] = "redis"
+    driver: Driver = "redis"
     url: Url = None
     prefix: Prefix | None = None
     queue: QueueName | None = None

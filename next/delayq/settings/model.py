@@ -160,8 +160,8 @@ class Settings(BaseSettings):
 
     @property
     def uses_embedded(self) -> bool:
-        """True if the embedded server is used: no url is set, and the embedded server is allowed."""
-        return self.url is None and self.embedded == "auto"
+        """True if the embedded server is used: no url is set, the server is allowed, and the driver is `redis`."""
+        return self.url is None and self.embedded == "auto" and self.driver == "redis"
 
     @property
     def driver(self) -> str:

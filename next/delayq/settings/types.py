@@ -1,5 +1,6 @@
 """Types of settings: they parse values, format them for people, and carry the unit for the documentation."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,8 @@ class Unit:
 DURATION: Final = Unit("duration")
 PATH: Final = Unit("path")
 
+_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
 
 def unit_of(metadata: Iterable[object]) -> Unit | None:
     """Return the unit in the metadata of a field, or None."""
@@ -35,6 +38,12 @@ def written(value: Any, unit: Unit | None) -> Any:
     if isinstance(value, SecretStr):
         return mask_url(value.get_secret_value())
     return format_duration(value) if unit == DURATION else value
+
+
+def _checked_driver(value: str) -> str:
+    if value != "redis" and not _CLASS.fullmatch(value):
+        raise ValueError("A driver is `redis`, or the class of another driver as package.module:Class")
+    return value
 
 
 def _milliseconds(value: Any) -> Any:
@@ -63,6 +72,7 @@ Url = Annotated[SecretStr | None, Unit("url")]
 """A secret, because a url may contain a password."""
 
 Prefix = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9._:-]+$"), Unit("text")]
+Driver = Annotated[str, AfterValidator(_checked_driver)]
 QueueName = Annotated[str, AfterValidator(check_queue), Unit("queue")]
 BackoffText = Annotated[str, AfterValidator(_checked_backoff), Unit("durations")]
 DurabilityText = Annotated[str, AfterValidator(_checked_durability), Unit("`memory`, `fsync`, `replicas:N`")]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Released, Settlement, Stopped
+from delayq.backends.values import Acked, Delivery, Failed, Released, Settlement, Stopped
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function

@@ -30,7 +30,8 @@ from typing import Any, Final
 import msgspec
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from delayq.backends.protocol import Consumer, SettleAnswer, Settlement, Stopped
+from delayq.backends.protocol import Consumer
+from delayq.backends.values import SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
 from delayq.worker.in_flight import InFlight, JobInFlight

@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from delayq.backends.protocol import EntryKey
+from delayq.backends.values import EntryKey
 from delayq.worker.forking import WAKE_SIGNAL, fork, send
 from delayq.worker.shared_memory import SlotTable, Stop
 

@@ -19,7 +19,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from delayq.backends.protocol import Delivery, DeliveryRef, EntryKey, LeaseKeeper, Settlement
+from delayq.backends.protocol import LeaseKeeper
+from delayq.backends.values import Delivery, DeliveryRef, EntryKey, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.shared_memory import SlotState

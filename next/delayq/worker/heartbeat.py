@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import EntryKey, WorkerRegistry
+from delayq.backends.protocol import WorkerRegistry
+from delayq.backends.values import EntryKey
 from delayq.worker.children import ChildProcess
 from delayq.worker.shared_memory import SlotState, SlotView, Stop
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Acked, Delivery, EntryKey, Settlement
+from delayq.backends.values import Acked, Delivery, EntryKey, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut, WorkerShutdown
 from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 

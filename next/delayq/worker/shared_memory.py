@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from delayq.backends.protocol import MAX_ENTRY_BYTES, Delivery, DeliveryRef, EntryKey
+from delayq.backends.values import MAX_ENTRY_BYTES, Delivery, DeliveryRef, EntryKey
 from delayq.core.names import MAX_ID_BYTES
 
 CAPACITY: Final = 1024

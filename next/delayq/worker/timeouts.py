@@ -16,7 +16,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from delayq.backends.protocol import EntryKey
+from delayq.backends.values import EntryKey
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.forking import is_stopped
 from delayq.worker.shared_memory import SlotState, SlotView, Stop

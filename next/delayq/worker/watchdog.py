@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import DeliveryRef
+from delayq.backends.values import DeliveryRef
 from delayq.core.control_flow import JobInterrupted
 from delayq.core.errors import BackendError
 from delayq.worker.in_flight import PREFETCH_SECONDS, InFlight, JobInFlight

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.backends.protocol import Promoted, Reclaimed, Repaired
+from delayq.backends.values import Promoted, Reclaimed, Repaired
 from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, LoginRefused, OutcomeUnknown
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops

@@ -20,7 +20,7 @@ from delayq import (
     JobSpec,
     PayloadLost,
 )
-from delayq.backends.protocol import Acked, Delivery, Failed
+from delayq.backends.values import Acked, Delivery, Failed
 from delayq.core import envelope as envelopes
 from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.states import ANSWERS, State

@@ -5,7 +5,7 @@ from typing import TypeVar
 import pytest
 import redis
 
-from delayq.backends.protocol import Repaired
+from delayq.backends.values import Repaired
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis import relay, repair

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from delayq.backends.protocol import DeliveryRef
+from delayq.backends.values import DeliveryRef
 from delayq.core.states import State
 from tests.support.queue import HOUR, NOW, QueueOnServer, large_envelope, new_job
 

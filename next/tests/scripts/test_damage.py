@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delayq.backends.protocol import Repaired
+from delayq.backends.values import Repaired
 from delayq.core.options import Options
 from delayq.core.states import State
 from delayq.redis.connection.leaf import drive

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delayq.backends.protocol import DeliveryRef
+from delayq.backends.values import DeliveryRef
 from delayq.core.states import Answer
 from delayq.redis.keys import GROUP
 from tests.support.queue import NOW, OURS, QueueOnServer, envelope_of, new_job

@@ -1,6 +1,6 @@
 """hand_back.lua: reserved -> ready. test_settle.py has what it shares with the other scripts that settle."""
 
-from delayq.backends.protocol import DeliveryRef
+from delayq.backends.values import DeliveryRef
 from tests.support.queue import NOW, OTHER, QueueOnServer, envelope_of, large_envelope
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from delayq.backends.protocol import Acked, DeliveryRef, Failed
+from delayq.backends.values import Acked, DeliveryRef, Failed
 from delayq.redis.calls import delivery
 from delayq.redis.calls.upkeep import Outbox
 from tests.support.queue import FAILURE, HOUR, NOW, PLAIN, QueueOnServer, envelope_of, large_envelope, new_job

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from delayq.backends.protocol import Delivery
+from delayq.backends.values import Delivery
 from delayq.core.errors import BackendError
 from delayq.redis.calls.call import queue_call
 from tests.support.queue import HOUR, NOW, QueueOnServer

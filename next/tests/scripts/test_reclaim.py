@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.backends.protocol import DeliveryRef, Reclaimed
+from delayq.backends.values import DeliveryRef, Reclaimed
 from delayq.core.failure import Failure
 from delayq.redis.calls.delivery import read_pending
 from delayq.redis.keys import GROUP

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.backends.protocol import DeliveryRef
+from delayq.backends.values import DeliveryRef
 from delayq.redis.calls.delivery import renew
 from delayq.redis.keys import GROUP
 from tests.support.queue import LEASE, OTHER, OURS, PLAIN, QueueOnServer

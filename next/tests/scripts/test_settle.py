@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from delayq.backends.protocol import Acked, Delivery, DeliveryRef, Failed, Released
+from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Released
 from delayq.core.errors import BackendError
 from delayq.redis.calls import delivery
 from delayq.redis.calls.call import Call

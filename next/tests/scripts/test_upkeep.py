@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayq.backends.protocol import Failed
+from delayq.backends.values import Failed
 from delayq.redis.calls.upkeep import PRUNE_LIMIT, Pruned
 from delayq.redis.keys import GROUP
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, OURS, PLAIN, QueueOnServer

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from delayq.backends.protocol import Acked
+from delayq.backends.values import Acked
 from delayq.core.job_spec import NewJob
 from delayq.redis.calls import delivery
 from delayq.redis.calls import jobs as producer

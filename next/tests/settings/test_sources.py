@@ -162,7 +162,7 @@ def test_what_is_given_goes_before_the_table_of_the_connection(folder: Path) -> 
         ),
         (
             '[connections.a]\ndriver = "s3cret"',
-            "The value of connections.a.driver in FILE is not valid: Input should be 'redis'.",
+            "The value of connections.a.driver in FILE is not valid: A driver is `redis`, or the class of another",
         ),
         ('[connections.a]\nurl = ["redis://:s3cret@h"]', "The value of connections.a.url in FILE is not valid: Input"),
         ('[connections.a]\nprefix = "{}"', "The value of connections.a.prefix in FILE is not valid: String should"),

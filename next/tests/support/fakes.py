@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delayq.backends.protocol import Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Switches
+from delayq.backends.values import Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused, LoginRefused
 
 FakeTrip = tuple[list[int | BackendError], list[Delivery]]

@@ -8,17 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import redis
 
-from delayq.backends.protocol import (
-    Acked,
-    Delivery,
-    DeliveryRef,
-    Failed,
-    Promoted,
-    Reclaimed,
-    Released,
-    Renewed,
-    Stopped,
-)
+from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Promoted, Reclaimed, Released, Renewed, Stopped
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.core.job_spec import NewJob

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delayq.backends.protocol import Acked
+from delayq.backends.values import Acked
 from delayq.core.job_spec import NewJob
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from delayq.backends.protocol import (
+from delayq.backends.protocol import Backend
+from delayq.backends.values import (
     Acked,
-    Backend,
     Delivery,
     DeliveryRef,
     Failed,
@@ -39,6 +39,7 @@ from delayq.core.options import DEFAULTS
 from delayq.core.queue_order import Order, strict
 from delayq.core.states import State
 from delayq.settings.connections import Routes
+from delayq.settings.model import Settings
 
 BATCH: Final = 500
 POLL: Final = 0.02
@@ -444,3 +445,12 @@ class SqliteBackend:
 
     def session(self, *, is_async: bool, routes: Routes) -> Any:
         return SqliteClient(self._file)
+
+
+class SqliteDriver(SqliteBackend):
+    """The backend of a connection with `driver = "tests.support.sqlite_backend:SqliteDriver"`. Its url is a path."""
+
+    def __init__(self, settings: Settings) -> None:
+        options = settings.options()
+        path = Path(settings.must_have_url())
+        super().__init__(path, lease_ms=options.lease_ms, max_recoveries=options.max_recoveries)

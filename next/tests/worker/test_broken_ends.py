@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delayq.backends.protocol import Acked, Failed, Released, Settlement
+from delayq.backends.values import Acked, Failed, Released, Settlement
 from delayq.jobs.function import job
 from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import Registry

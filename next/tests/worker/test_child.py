@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from delayq.backends.protocol import MAX_ENTRY_BYTES, Acked, Failed, Released, SettleAnswer, Stopped
+from delayq.backends.values import MAX_ENTRY_BYTES, Acked, Failed, Released, SettleAnswer, Stopped
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import redis
 
-from delayq.backends.protocol import Acked, Delivery, SettleAnswer, Settlement
+from delayq.backends.values import Acked, Delivery, SettleAnswer, Settlement
 from delayq.core.errors import CallRefused
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from delayq.backends.protocol import Acked, Failed, Released, Settlement
+from delayq.backends.values import Acked, Failed, Released, Settlement
 from delayq.core.control_flow import JobTimedOut, Snooze, WorkerShutdown
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry

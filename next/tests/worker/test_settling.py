@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delayq.backends.protocol import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.backends.values import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import OutcomeUnknown
 from delayq.core.options import Options
 from delayq.redis.connection.blocking import BlockingLeaf

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delayq.backends.protocol import Delivery, Failed, Released, Settlement, Stopped
+from delayq.backends.values import Delivery, Failed, Released, Settlement, Stopped
 from delayq.core.backoff import Fixed
 from delayq.core.control_flow import JobCancelled, JobTimedOut
 from delayq.core.errors import LoginRefused

@@ -1,6 +1,6 @@
 """A child with four places: jobs whose worker vanished more than once, and places that are taken for long."""
 
-from delayq.backends.protocol import Acked
+from delayq.backends.values import Acked
 from delayq.core.control_flow import JobInterrupted
 from delayq.worker.child import Child
 from delayq.worker.in_flight import InFlight, JobInFlight

@@ -3,17 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import (
-    Acked,
-    Delivery,
-    DeliveryRef,
-    Failed,
-    Promoted,
-    Reclaimed,
-    Released,
-    Renewed,
-    Stopped,
-)
+from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Promoted, Reclaimed, Released, Renewed, Stopped
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.redis.calls.call import Call, command, queue_call

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.protocol import Delivery, DeliveryRef, Settlement, Switches
+from delayq.backends.values import Delivery, DeliveryRef, Settlement, Switches
 from delayq.core.errors import BackendError, CallRefused
 from delayq.core.options import Options
 from delayq.core.queue_order import Order, strict

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from delayq.backends.protocol import Acked, Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Stopped
+from delayq.backends.values import Acked, Delivery, DeliveryRef, Renewed, SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delayq.backends.protocol import Delivery
+from delayq.backends.values import Delivery
 from delayq.core.errors import BackendError
 from delayq.core.resting import RestingQueues
 from delayq.redis.calls import delivery as calls

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from delayq.backends.protocol import Promoted, Reclaimed, Repaired
+from delayq.backends.values import Promoted, Reclaimed, Repaired
 from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.options import Options
 from delayq.core.outages import Outages

@@ -7,7 +7,7 @@ has at most 250 rows, and at most 1 MB unless a single row is larger. Further ro
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from delayq.backends.protocol import Acked, Failed, Released, Settlement, Stopped
+from delayq.backends.values import Acked, Failed, Released, Settlement, Stopped
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS, Call
 from delayq.redis.keys import Keys

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delayq.backends.protocol import Switches
+from delayq.backends.values import Switches
 from delayq.core.errors import BackendError
 from delayq.redis.calls.call import Call, read
 from delayq.redis.keys import Keys
