@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from delayq.core.errors import BackendError, CallRefused
+from delayq.core.errors import BackendError, CallRefused, NodeError
 from delayq.core.outages import Outages
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class RestingQueues:
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""
-        if isinstance(error, BackendError) and not isinstance(error, CallRefused):
+        if isinstance(error, BackendError) and not isinstance(error, CallRefused | NodeError):
             raise error
         self.rest(queue, error)
 

@@ -8,7 +8,8 @@ from delayq.backends.protocol import Backend
 from delayq.core.queue_order import Order, strict
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor, parse_address
-from delayq.redis.connection.leaf import TRY_TIMEOUT
+from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.server import RETRY_TIMEOUT
 from delayq.redis.connection.url import Address
 from delayq.redis.health import refuse_eviction
 from delayq.redis.keys import Keys
@@ -19,6 +20,7 @@ from delayq.settings.model import Settings
 
 if TYPE_CHECKING:  # clients, which are made most often, need none of these
     from delayq.redis.connection.sentinel import SentinelAddress
+    from delayq.redis.connection.slot_map import ClusterAddress
     from delayq.redis.worker.consumer import RedisConsumer
     from delayq.redis.worker.hints import Hints
     from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
@@ -31,11 +33,12 @@ CHILD_RETRY_TIMEOUT: Final = 1.0
 SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 """How long, in seconds, a supervisor retries a failed Redis call: room for two tries."""
 
-SUPERVISOR_TRY_TIMEOUT: Final = 0.5
-"""Time limit of one try of a supervisor's call, in seconds. While a call waits, the supervisor does nothing else."""
+SHORT_TRY_TIMEOUT: Final = 0.5
+"""Time limit of one try, in seconds: for supervisors, because a supervisor that waits does nothing else; with several
+servers, also for children and loops."""
 
-FAILOVER_TRY_TIMEOUT: Final = 0.5
-"""Time limit of one try of children and loops with sentinels, in seconds."""
+NODE_REST: Final = 2.0
+"""How long workers and loops send nothing to a node of a cluster that did not answer, in seconds."""
 
 LATE_START: Final = "jobs can start up to 1 s late"
 LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
@@ -80,8 +83,9 @@ class RedisBackend:
         load_all()
 
     def check(self) -> None:
-        """Raise UnsafeSetup if the server evicts keys when its memory is full. Do nothing if INFO is not permitted."""
-        refuse_eviction(make_executor(self._address))
+        """Raise UnsafeSetup if a server evicts keys when its memory is full. Warn if INFO is not permitted."""
+        for server in drive(make_executor(self._address).servers()):
+            refuse_eviction(server)
 
     def consumer(
         self,
@@ -95,9 +99,7 @@ class RedisBackend:
         """Make the consumer of a child."""
         from delayq.redis.worker.consumer import RedisConsumer
 
-        executor = make_executor(
-            self._address, retry_timeout=CHILD_RETRY_TIMEOUT, try_timeout=self._loop_try_timeout, wake_fd=wake_fd
-        )
+        executor = self._loop_executor(CHILD_RETRY_TIMEOUT, wake_fd=wake_fd)
         return RedisConsumer(executor, self._keys, queues, self._options, name=name, order=order, forced=forced)
 
     def lease_keeper(self, queues: Sequence[str]) -> "RedisLeaseKeeper":
@@ -112,7 +114,7 @@ class RedisBackend:
         """Make the queue keeper of the loops."""
         from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 
-        executor = make_executor(self._address, try_timeout=self._loop_try_timeout)
+        executor = self._loop_executor(RETRY_TIMEOUT)
         return RedisQueueKeeper(executor, self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> "Hints":
@@ -140,7 +142,7 @@ class RedisBackend:
         )
 
     @cached_property
-    def _client_address(self) -> "Address | SentinelAddress":
+    def _client_address(self) -> "Address | SentinelAddress | ClusterAddress":
         if not self._settings.uses_embedded:
             return parse_address(self._settings.must_have_url())
         from delayq.redis.embedded.address import EmbeddedAddress  # only needed without a url
@@ -149,7 +151,7 @@ class RedisBackend:
         return EmbeddedAddress(EmbeddedServer.of_project(self._settings))
 
     @property
-    def _address(self) -> "Address | SentinelAddress":
+    def _address(self) -> "Address | SentinelAddress | ClusterAddress":
         """The address for the parts of a worker. An embedded server is started, in a new data directory if needed."""
         if self._settings.uses_embedded:
             self._create_embedded()
@@ -161,14 +163,26 @@ class RedisBackend:
         assert isinstance(self._client_address, EmbeddedAddress)
         self._client_address.create()
 
-    @property
-    def _loop_try_timeout(self) -> float:
-        """Time limit of one try of a child or loop, in seconds. It is short if another server may have taken over."""
-        return TRY_TIMEOUT if isinstance(self._address, Address) else FAILOVER_TRY_TIMEOUT
+    def _loop_executor(self, retry_timeout: float, *, wake_fd: int | None = None) -> Executor:
+        """Make the executor of a child or of the loops. With several servers, one of them must not delay the others."""
+        if isinstance(self._address, Address):
+            return make_executor(self._address, retry_timeout=retry_timeout, wake_fd=wake_fd)
+        return make_executor(
+            self._address,
+            retry_timeout=min(retry_timeout, CHILD_RETRY_TIMEOUT),
+            try_timeout=SHORT_TRY_TIMEOUT,
+            node_rest=NODE_REST,
+            wake_fd=wake_fd,
+        )
 
     @property
     def _jobs_at(self) -> tuple[Any, str]:
         return self._settings.url, self._settings.prefix
 
     def _supervisor_executor(self) -> Executor:
-        return make_executor(self._address, retry_timeout=SUPERVISOR_RETRY_TIMEOUT, try_timeout=SUPERVISOR_TRY_TIMEOUT)
+        return make_executor(
+            self._address,
+            retry_timeout=SUPERVISOR_RETRY_TIMEOUT,
+            try_timeout=SHORT_TRY_TIMEOUT,
+            node_rest=NODE_REST,
+        )

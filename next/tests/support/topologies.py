@@ -1,4 +1,4 @@
-"""Servers that belong together, on loopback ports: a primary with two replicas and three sentinels."""
+"""Servers that belong together, on loopback ports: a primary with two replicas and three sentinels, or a cluster."""
 
 import socket
 import subprocess
@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.crc import key_slot
 
+from delayq.worker.forking import is_stopped
 from tests.support.servers import server_program
 from tests.support.waiting import wait_until
 
 SERVICE = "main"
 DOWN_AFTER_MS = 500
+NODE_TIMEOUT_MS = 1_000
+SLOTS = 16_384
 
 
 class Server:
@@ -22,6 +26,7 @@ class Server:
 
     def __init__(self, folder: Path, *options: str, password: str | None, is_sentinel: bool = False) -> None:
         self.port = _free_port()
+        self.bus_port = int(options[options.index("--cluster-port") + 1]) if "--cluster-port" in options else 0
         self._words = [server_program()]
         if is_sentinel:
             config = folder / f"sentinel-{self.port}.conf"
@@ -52,6 +57,10 @@ class Server:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def is_alive(self) -> bool:
+        """Return True if the process runs and is not suspended."""
+        return self.process.poll() is None and not is_stopped(self.process.pid)
 
     def _answers(self) -> bool:
         try:
@@ -106,6 +115,76 @@ class SentinelGroup:
         about: Any = sentinel.client.sentinel_master(SERVICE)
         counts = (about["port"], about["num-slaves"], about["num-other-sentinels"])
         return counts == (self.primary().port, 2, 2) and about["flags"] == "master"
+
+
+class ClusterGroup:
+    """A cluster of three primaries, each with a replica. `url`: its address, with two of the nodes."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.servers: list[Server] = []
+        for _ in range(6):
+            port = _free_port()
+            options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS))
+            server = Server(folder, *options, "--cluster-port", str(port), password=None)
+            stack.callback(server.end)
+            self.servers.append(server)
+        primaries, replicas = self.servers[:3], self.servers[3:]
+        for server in self.servers[1:]:
+            command(server, "CLUSTER", "MEET", "127.0.0.1", primaries[0].port, primaries[0].bus_port)
+        for n, server in enumerate(primaries):
+            first, last = n * SLOTS // 3, (n + 1) * SLOTS // 3 - 1
+            command(server, "CLUSTER", "ADDSLOTSRANGE", first, last)
+        wait_until(lambda: all(len(self.nodes(server)) == 6 for server in self.servers))
+        for primary, replica in zip(primaries, replicas, strict=True):
+            command(replica, "CLUSTER", "REPLICATE", command(primary, "CLUSTER", "MYID"))
+        self.url = f"redis+cluster://127.0.0.1:{primaries[0].port},127.0.0.1:{primaries[1].port}"
+        wait_until(self.is_whole)
+
+    def nodes(self, server: Server) -> list[list[str]]:
+        """Return the rows of CLUSTER NODES as a server sees them."""
+        return [row.split() for row in command(server, "CLUSTER", "NODES").splitlines()]
+
+    def owner(self, queue: str) -> Server:
+        """Return the primary that has the keys of a queue, as a living server sees it."""
+        slot = key_slot(f"{{{queue}}}".encode())
+        alive = next(server for server in self.servers if server.is_alive())
+        for row in self.nodes(alive):
+            ranges = [part.split("-") for part in row[8:] if "[" not in part]
+            if any(int(one[0]) <= slot <= int(one[-1]) for one in ranges):
+                port = int(row[1].split("@")[0].rpartition(":")[2])
+                return next(server for server in self.servers if server.port == port)
+        raise AssertionError(f"no node has the slot {slot}")
+
+    def is_whole(self) -> bool:
+        """Return True if each node sees three primaries with slots, all of them connected, and replicas in step."""
+        for server in self.servers:
+            rows = self.nodes(server)
+            states = [row[2] for row in rows]
+            if "cluster_state:ok" not in str(command(server, "CLUSTER", "INFO")) or any(
+                "fail" in one for one in states
+            ):
+                return False
+            info: Any = server.client.info("replication")
+            if info["role"] == "slave" and info["master_link_status"] != "up":
+                return False
+        return True
+
+
+def command(server: Server, *words: str | int) -> Any:
+    """Send a command to one server, and return its reply as text."""
+    connection = server.client.connection_pool.get_connection()
+    try:
+        connection.send_command(*words)
+        return connection.read_response()
+    finally:
+        server.client.connection_pool.release(connection)
+
+
+@contextmanager
+def cluster_group() -> Iterator[ClusterGroup]:
+    """Run a cluster of three primaries and three replicas for the block."""
+    with tempfile.TemporaryDirectory(prefix="delayq-") as folder, ExitStack() as stack:
+        yield ClusterGroup(Path(folder), stack)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ MAX_ROWS: Final = 250
 MAX_BYTES: Final = 1_000_000
 """Maximum size of all payloads in one call, in bytes. A single job may be larger."""
 
+_WITHOUT_KEY: Final = frozenset({"CLUSTER", "INFO", "PING", "SENTINEL", "TIME", "WAIT", "WAITAOF"})
+
 _QUEUE: Final = re.compile(r":\{(.+?)\}:")
 
 
@@ -47,6 +49,17 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
         name = self.script.name if self.script else str(self.words[0])
         queue = next((found[1] for word in self.words[:4] if (found := _QUEUE.search(str(word)))), "")
         return f"{name} in the queue {queue}" if queue else name
+
+    @property
+    def key(self) -> str | None:
+        """The first key of the call, or None for a command without a key."""
+        if self.script is not None:
+            return str(self.words[3]) if self.words[2] else None
+        if self.words[0] in _WITHOUT_KEY:
+            return None
+        if self.words[0] in ("XREADGROUP", "EVAL"):
+            return str(self.words[self.words.index("STREAMS") + 1 if self.words[0] == "XREADGROUP" else 3])
+        return str(self.words[2 if self.words[0] == "XINFO" else 1])
 
     def words_with_text(self) -> tuple[Word, ...]:
         """Return the EVAL that is equivalent to this EVALSHA. A call without a script returns its own words."""

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
@@ -42,13 +43,11 @@ _HINTS: Final = {
     "NOPERM": "Allow it in the ACL of this user. `delayq scripts export DIR` shows the commands of the scripts.",
     "NOGROUP": "The server lost the queue, or someone removed it. The janitor creates the queue again within seconds.",
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
-    "MOVED": "This server is a node of a Redis Cluster, which delayq does not support. Use a single server.",
 }
 
 _CODE_OF_TYPE: Final[dict[type, str]] = {
     ClusterDownError: "CLUSTERDOWN",
     MasterDownError: "MASTERDOWN",
-    MovedError: "MOVED",
     NoPermissionError: "NOPERM",
     NoScriptError: "NOSCRIPT",
     OutOfMemoryError: "OOM",
@@ -63,7 +62,7 @@ _PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
 _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELECT)\b")
 """Error replies about the user, the password or the database number, if redis-py has no type for them."""
 
-_CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|MOVED|" + "|".join(NOT_READY) + r")\b")
+_CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|" + "|".join(NOT_READY) + r")\b")
 
 
 CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
@@ -123,7 +122,28 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
             hint="Raise maxmemory, or let workers drain the queues.",
         )
     words = _PLACE_IN_SCRIPT.sub("", str(error)).removesuffix(".")
+    if isinstance(error, AskError):  # MOVED too
+        return Redirected(
+            f"Redis at {where} refused {call}: it is a node of a Redis Cluster.",
+            hint="Write redis+cluster://host1:6379,host2:6379 instead of the address of one node.",
+            slot=error.slot_id,
+            node=error.node_addr,
+            is_ask=not isinstance(error, MovedError),
+        )
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
+
+
+class Redirected(CallRefused):
+    """A node of a Redis Cluster named another node for a slot. The call had no effect.
+
+    `node`: host and port of the other node. `is_ask`: the slot is moving, and only this call goes to the other node.
+    """
+
+    def __init__(self, message: str, *, hint: str, slot: int, node: tuple[str, int], is_ask: bool) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+        self.node = node
+        self.is_ask = is_ask
 
 
 def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:

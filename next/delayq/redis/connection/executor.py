@@ -58,8 +58,12 @@ class Executor(ABC):
         """Send calls without waiting for the replies, so that the caller can do other work in between."""
 
     @abstractmethod
-    async def finish(self, started: Started[T]) -> list[T | BackendError]:
+    async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
         """Return the outcomes of started calls, as `run_all` does."""
+
+    @abstractmethod
+    async def servers(self) -> Sequence["Executor"]:
+        """Return an executor for each server that stores jobs."""
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:

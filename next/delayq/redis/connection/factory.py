@@ -1,6 +1,7 @@
 """The one place that reads urls and makes executors."""
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -9,32 +10,41 @@ from delayq.redis.connection.leaf import TRY_TIMEOUT, Leaf, drive
 from delayq.redis.connection.server import RETRY_TIMEOUT, ServerExecutor
 from delayq.redis.connection.url import Address
 
-if TYPE_CHECKING:  # programs without sentinels do not need it
+if TYPE_CHECKING:  # programs with a single server do not need them
     from delayq.redis.connection.sentinel import SentinelAddress
+    from delayq.redis.connection.slot_map import ClusterAddress
 
 
-def parse_address(url: str) -> "Address | SentinelAddress":
-    """Return the address of a server, or of a service of sentinels. Raises ConfigError."""
-    if not url.startswith(("redis+sentinel:", "rediss+sentinel:")):
-        return Address(url)
-    from delayq.redis.connection.sentinel import SentinelAddress
+def parse_address(url: str) -> "Address | SentinelAddress | ClusterAddress":
+    """Return the address of a server, of a service of sentinels, or of a cluster. Raises ConfigError."""
+    if url.startswith(("redis+sentinel:", "rediss+sentinel:")):
+        from delayq.redis.connection.sentinel import SentinelAddress
 
-    return SentinelAddress(url)
+        return SentinelAddress(url)
+    if url.startswith(("redis+cluster:", "rediss+cluster:")):
+        from delayq.redis.connection.slot_map import ClusterAddress
+
+        return ClusterAddress(url)
+    return Address(url)
 
 
 def make_executor(
-    address: "Address | SentinelAddress",
+    address: "Address | SentinelAddress | ClusterAddress",
     *,
     is_async: bool = False,
     retry_timeout: float = RETRY_TIMEOUT,
     try_timeout: float = TRY_TIMEOUT,
+    node_rest: float = 0.0,
     wake_fd: int | None = None,
 ) -> Executor:
-    """Make an executor for one server, or for the primary that sentinels name. It connects with its first call.
+    """Make an executor for one server, for the primary that sentinels name, or for a cluster.
+
+    The executor connects with its first call.
 
     `retry_timeout`: how long a failed call is retried, in seconds. `try_timeout`: how long one try may take, in
-    seconds. `is_async`: for event loops instead of threads. `wake_fd`: a descriptor that a signal makes readable, which
-    ends a blocked read; for threads only.
+    seconds. `node_rest`: how long a node of a cluster that did not answer gets no calls, in seconds. `is_async`: for
+    event loops instead of threads. `wake_fd`: a descriptor that a signal makes readable, which ends a blocked read; for
+    threads only.
     """
 
     def make_leaf(server: Address, timeout: float) -> Leaf[Any]:
@@ -46,19 +56,40 @@ def make_executor(
 
     if isinstance(address, Address):
         return ServerExecutor(make_leaf(address, try_timeout), retry_timeout=retry_timeout)
-    from delayq.redis.connection.sentinel import SentinelLeaf
 
-    return ServerExecutor(SentinelLeaf(address, make_leaf, try_timeout=try_timeout), retry_timeout=retry_timeout)
+    from delayq.redis.connection.sentinel import SentinelAddress, SentinelLeaf
+
+    if isinstance(address, SentinelAddress):
+        leaf = SentinelLeaf(address, make_leaf, try_timeout=try_timeout)
+        return ServerExecutor(leaf, retry_timeout=retry_timeout)
+
+    from delayq.redis.connection.cluster import ClusterExecutor
+    from delayq.redis.connection.slot_map import SlotMap
+
+    slots = SlotMap(address, lambda node: ServerExecutor(make_leaf(node, try_timeout), retry_timeout=0))
+    leaf_to_sleep = make_leaf(address.node(address.hosts[0]), try_timeout)
+    return ClusterExecutor(
+        slots, where=address.masked, retry_timeout=retry_timeout, rest=node_rest, sleep=leaf_to_sleep.sleep
+    )
 
 
-def primary_locator(address: "Address | SentinelAddress") -> Callable[[], Address]:
-    """Return a function that finds the server to connect to; the sentinels are asked on each call.
+def locator(address: "Address | SentinelAddress | ClusterAddress") -> Callable[[], Address]:
+    """Return a function that finds a server for a subscription: the primary, or one node of a cluster after the other.
 
-    With sentinels, the function raises ConnectionLost and LoginRefused.
+    Each call asks the sentinels, or reads the map of the cluster if it is stale. Raises ConnectionLost,
+    BackendUnavailable and LoginRefused.
     """
     if isinstance(address, Address):
         return lambda: address
-    from delayq.redis.connection.sentinel import Sentinels
 
-    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server, try_timeout=timeout))
-    return lambda: drive(sentinels.primary())
+    def make_leaf(server: Address, timeout: float = TRY_TIMEOUT) -> BlockingLeaf:
+        return BlockingLeaf(server, try_timeout=timeout)
+
+    from delayq.redis.connection.sentinel import SentinelAddress, Sentinels
+
+    if isinstance(address, SentinelAddress):
+        sentinels = Sentinels(address, make_leaf)
+        return lambda: drive(sentinels.primary())
+
+    hosts = cycle(address.hosts)
+    return lambda: address.node(next(hosts))

@@ -6,20 +6,19 @@ Sentinels are servers that watch one primary and its replicas. If the primary fa
 
 import re
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
 
-from delayq.core.display import mask_url
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 from delayq.redis.connection.server import ServerExecutor
+from delayq.redis.connection.several import SeveralServers, host_in_url
 from delayq.redis.connection.url import Address
 
 SENTINEL_TIMEOUT: Final = 0.5
 """Seconds after which a sentinel without an answer is skipped."""
 
-_DEFAULT_PORT: Final = 26379
 _SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]*)")
 
 
@@ -31,31 +30,27 @@ class SentinelAddress:
     """
 
     def __init__(self, url: str) -> None:
-        self.masked = mask_url(url)
-        parts = urlsplit(url)
-        self._scheme = parts.scheme.removesuffix("+sentinel")
-        self._login, at, hosts = parts.netloc.rpartition("@")
-        self._login += at
-        self.service, _, self._database = parts.path.removeprefix("/").partition("/")
+        servers = SeveralServers(url, default_port=26379)
+        self.masked = servers.masked
+        self.service, _, self._database = servers.path.partition("/")
         if not self.service:
             raise ConfigError(
                 f"The url {self.masked!r} does not name the service of the sentinels.",
                 hint="Write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
                 field="url",
             )
-        secrets = dict(_SENTINEL_OPTION.findall(parts.query))
-        query = _SENTINEL_OPTION.sub("", parts.query).lstrip("&")
-        self._query = f"?{query}" if query else ""
-        login = f"{secrets.get('username', '')}:{secrets['password']}@" if "password" in secrets else ""
-        self.sentinels = [
-            Address(f"{self._scheme}://{login}{_with_port(host)}{self._query}") for host in hosts.split(",")
-        ]
+        of_sentinels = dict(_SENTINEL_OPTION.findall(servers.query))
+        servers.query = _SENTINEL_OPTION.sub("", servers.query).lstrip("&")
+        self._primary = copy(servers)
+        servers.login = ""
+        if "password" in of_sentinels:
+            servers.login = f"{of_sentinels.get('username', '')}:{of_sentinels['password']}@"
+        self.sentinels = [servers.address(host) for host in servers.hosts]
         self.primary("localhost", 6379)  # checks the database and the options
 
     def primary(self, host: str, port: int) -> Address:
         """Return the address of the primary at this host and port."""
-        named = f"[{host}]" if ":" in host else quote(host)
-        return Address(f"{self._scheme}://{self._login}{named}:{port}/{self._database}{self._query}")
+        return self._primary.address(host_in_url(host, port), database=self._database)
 
 
 class Sentinels:
@@ -180,8 +175,3 @@ def _primary_of(service: str) -> Call[tuple[str, int] | None]:
 
 def _host_and_port(reply: list[bytes] | None) -> tuple[str, int] | None:
     return None if reply is None else (reply[0].decode(), int(reply[1]))
-
-
-def _with_port(host: str) -> str:
-    has_port = host.rpartition("]")[2].count(":") == 1
-    return host if has_port else f"{host}:{_DEFAULT_PORT}"

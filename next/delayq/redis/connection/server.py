@@ -63,18 +63,22 @@ class ServerExecutor(Executor):
         except ConnectionLost as lost:
             return Started(calls, None, lost)
 
-    async def finish(self, started: Started[T]) -> list[T | BackendError]:
+    async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
         """Return the outcomes of started calls. Lost calls are sent again if all calls are repeatable."""
         calls, lost = started.calls, started.lost
         if started.connection is not None:
             try:
-                replies = await self._leaf.receive(started.connection, len(calls))
+                replies = await self._leaf.receive(started.connection, len(calls), block=block)
                 return await self._outcomes(calls, replies, self._clock() + self._retry_timeout)
             except ConnectionLost as error:
                 lost = error
-        if lost and lost.sent and not _may_repeat(calls):
-            raise self._lost(calls, lost, was_sent=True) from lost
+        if lost and ((lost.sent and not _may_repeat(calls)) or not self._retry_timeout):
+            raise self._lost(calls, lost, was_sent=lost.sent) from lost
         return await self.run_all(calls, was_sent=lost is not None and lost.sent)
+
+    async def servers(self) -> Sequence[Executor]:
+        """Return this executor."""
+        return [self]
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in the thread, or in the event loop, of the leaf."""

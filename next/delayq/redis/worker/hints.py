@@ -20,12 +20,13 @@ from redis.connection import AbstractConnection
 from redis.exceptions import NoPermissionError, RedisError
 
 from delayq.core.errors import LoginRefused
-from delayq.redis.connection.factory import primary_locator
+from delayq.redis.connection.factory import locator
 from delayq.redis.connection.leaf import ConnectionLost
 from delayq.redis.connection.url import Address
 
 if TYPE_CHECKING:
     from delayq.redis.connection.sentinel import SentinelAddress
+    from delayq.redis.connection.slot_map import ClusterAddress
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -46,13 +47,13 @@ class Hints:
 
     def __init__(
         self,
-        address: "Address | SentinelAddress",
+        address: "Address | SentinelAddress | ClusterAddress",
         channel: str,
         *,
         consequence: str = "",
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._locate = primary_locator(address)
+        self._locate = locator(address)
         self._connection: AbstractConnection | None = None
         self._where = address.masked
         self._channel = channel

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from delayq.backends.values import Promoted, Reclaimed, Repaired
-from delayq.core.errors import BackendFull, CallRefused
+from delayq.core.errors import BackendFull, CallRefused, NodeError
 from delayq.core.options import Options
 from delayq.core.outages import Outages
 from delayq.redis import relay, repair
@@ -57,7 +57,8 @@ class RedisQueueKeeper:
     def queues(self) -> list[str]:
         """Return the queues to serve: the queues on the list, which is read at most every 4 s, and those of the worker.
 
-        If Redis refuses to return the list, return only the queues of the worker.
+        If Redis refuses to return the list, return only the queues of the worker. If the node with the list does not
+        answer, the last list stays valid.
         """
         if self._clock() >= self._list_at:
             self._listed = self._list()
@@ -68,6 +69,9 @@ class RedisQueueKeeper:
         try:
             listed = drive(self._executor.run(list_queues(self._keys)))
             self._outages.is_over(NO_LIST)
+        except NodeError as error:
+            self._outages.tell(NO_LIST, error)
+            return self._listed or sorted(self._queues)
         except CallRefused as error:
             self._outages.tell(NO_LIST, error)
             listed = []

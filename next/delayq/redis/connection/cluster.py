@@ -1,0 +1,241 @@
+"""The executor for a Redis Cluster: it sends each call to the node that has the key of the call."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from delayq.core.errors import (
+    BackendError,
+    BackendUnavailable,
+    NodeError,
+    NodeOutcomeUnknown,
+    NodeUnavailable,
+    OutcomeUnknown,
+)
+from delayq.redis.calls.call import Call, command
+from delayq.redis.connection.errors import Redirected
+from delayq.redis.connection.executor import Executor, Started
+from delayq.redis.connection.several import host_in_url
+from delayq.redis.connection.slot_map import SlotMap
+
+T = TypeVar("T")
+
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 0.25
+
+_ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
+
+
+class NodeRests(NodeUnavailable):
+    """A node did not answer a moment ago, so the call was not sent."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The calls of a trip that one node gets.
+
+    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests.
+    """
+
+    node: str
+    positions: list[int | None]
+    started: Started[Any] | None
+
+
+class ClusterExecutor(Executor):
+    """Sends calls to the nodes of a cluster. Each call of a trip has its own outcome.
+
+    If a node fails, the outcomes of its calls are a NodeError. Until then, its calls are sent again for up to
+    `retry_timeout` seconds, as ServerExecutor does, because another node may take over its slots. A call without a key
+    goes to the node of the previous call of its trip.
+
+    `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay
+    the work for others. `sleep`: sleeps in the thread or event loop of the caller.
+    """
+
+    def __init__(
+        self,
+        slots: SlotMap,
+        *,
+        where: str,
+        retry_timeout: float,
+        rest: float,
+        sleep: Callable[[float], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots = slots
+        self._where = where
+        self._retry_timeout = retry_timeout
+        self._rest = rest
+        self._sleep = sleep
+        self._clock = clock
+
+    @property
+    def where(self) -> str:
+        """The address of the cluster, without secrets."""
+        return self._where
+
+    async def run_all(
+        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
+    ) -> list[T | BackendError]:
+        """Send calls in one round trip for each node; see Executor. The nodes work at the same time."""
+        deadline = self._clock() + self._retry_timeout
+        return await self._collect(calls, await self._send(calls, range(len(calls))), deadline, block)
+
+    async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
+        """Send calls without waiting for the replies; see Executor."""
+        return Started(calls, await self._send(calls, range(len(calls))))
+
+    async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
+        """Return the outcomes of started calls."""
+        return await self._collect(started.calls, started.connection, self._clock() + self._retry_timeout, block)
+
+    async def servers(self) -> list[Executor]:
+        """Return the executors of the primaries."""
+        await self._slots.refresh()
+        return [self._slots.executor(node) for node in self._slots.primaries()]
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in the thread, or in the event loop, of the executor."""
+        await self._sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._slots.close()
+
+    async def _send(self, calls: Sequence[Call[Any]], positions: Iterable[int]) -> list[Part]:
+        """Send the calls at these positions, grouped by node. Raises BackendUnavailable if the map cannot be read."""
+        await self._slots.refresh()
+        of_node: dict[str, list[int]] = {}
+        node = ""
+        for position in positions:
+            key = calls[position].key
+            node = self._slots.owner(key) if key is not None else node or self._slots.primaries()[0]
+            of_node.setdefault(node, []).append(position)
+        return [await self._start_part(calls, node, places) for node, places in of_node.items()]
+
+    async def _start_part(self, calls: Sequence[Call[Any]], node: str, positions: Sequence[int | None]) -> Part:
+        if self._is_resting(node):
+            return Part(node, list(positions), None)
+        sent = [_ASKING if position is None else calls[position] for position in positions]
+        return Part(node, list(positions), await self._slots.executor(node).start(sent))
+
+    def _is_resting(self, node: str) -> bool:
+        failed_at = self._slots.failed_at(node)
+        return failed_at is not None and self._clock() < failed_at + self._rest
+
+    async def _collect(
+        self, calls: Sequence[Call[T]], parts: list[Part], deadline: float, block: float
+    ) -> list[T | BackendError]:
+        """Read the replies of all parts, and send calls again while this is safe and may help."""
+        outcomes: list[Any] = [None] * len(calls)
+        unsure: dict[int, BackendError] = {}
+        pause = FIRST_PAUSE
+        while True:
+            for part in parts:
+                answers = await self._finish_part(part, block)
+                for position, answer in zip(part.positions, answers, strict=True):
+                    if position is not None:
+                        outcomes[position] = answer
+                        if isinstance(answer, OutcomeUnknown):
+                            unsure[position] = answer
+            again = _to_repeat(calls, outcomes)
+            if not again or self._clock() + pause >= deadline:
+                break
+            if not all(isinstance(outcomes[position], Redirected) for position in again):
+                await self._sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                parts = await self._send_again(calls, outcomes, again)
+            except BackendUnavailable:
+                break  # no node answers
+        return [_of_node(outcome, unsure.get(position)) for position, outcome in enumerate(outcomes)]
+
+    async def _finish_part(self, part: Part, block: float) -> Sequence[Any]:
+        """Return the outcomes of a part. If the node did not answer, all of them are the same error."""
+        if part.started is None:
+            self._slots.expire()  # another node may have its slots by now
+            error: BackendError = NodeRests(
+                f"Redis at {part.node} did not answer a moment ago. Nothing was sent.", hint="Try again later."
+            )
+            return [error] * len(part.positions)
+        try:
+            answers = await self._slots.executor(part.node).finish(part.started, block=block)
+        except (BackendUnavailable, OutcomeUnknown) as lost:
+            self._slots.note_failure(part.node)
+            return [lost] * len(part.positions)
+        self._slots.note_answer(part.node)
+        for answer in answers:
+            if isinstance(answer, Redirected) and not answer.is_ask:
+                self._slots.assign(answer.slot, *answer.node)
+            elif isinstance(answer, BackendUnavailable):  # for example, it has become a replica
+                self._slots.expire()
+        return answers
+
+    async def _send_again(
+        self, calls: Sequence[Call[Any]], outcomes: Sequence[Any], positions: Sequence[int]
+    ) -> list[Part]:
+        """Send the calls at these positions again. An ASK names the node that gets its call this time only."""
+        asking: dict[str, list[int | None]] = {}
+        plain: list[int] = []
+        target = ""
+        for position in positions:
+            outcome = outcomes[position]
+            if calls[position].key is not None:
+                is_ask = isinstance(outcome, Redirected) and outcome.is_ask
+                target = host_in_url(*outcome.node) if is_ask else ""
+                if is_ask:
+                    asking.setdefault(target, []).append(None)
+            if target:
+                asking[target].append(position)
+            else:
+                plain.append(position)
+        as_text = [_with_text(call) for call in calls] if asking else []
+        asked = [await self._start_part(as_text, node, places) for node, places in asking.items()]
+        return [*asked, *(await self._send(calls, plain) if plain else [])]
+
+
+def _to_repeat(calls: Sequence[Call[Any]], outcomes: Sequence[Any]) -> list[int]:
+    """Return the positions of the calls to send again, each with the calls without a key that follow it."""
+    positions = []
+    repeats = False
+    for position, (call, outcome) in enumerate(zip(calls, outcomes, strict=True)):
+        if call.key is not None or position == 0:
+            repeats = _may_help(call, outcome)
+        if repeats:
+            positions.append(position)
+    return positions
+
+
+def _may_help(call: Call[Any], outcome: Any) -> bool:
+    """Return True if it is safe to send the call again, and another answer is possible."""
+    if isinstance(outcome, NodeRests):
+        return False
+    if isinstance(outcome, OutcomeUnknown):
+        return call.repeatable
+    return isinstance(outcome, Redirected | BackendUnavailable)
+
+
+def _with_text(call: Call[T]) -> Call[T]:
+    """Return a call that a node without the script can execute: ASKING is valid for one command only."""
+    return Call(call.words_with_text(), call.parse, call.repeatable, reads_only=call.reads_only)
+
+
+def _of_node(outcome: Any, unsure: BackendError | None) -> Any:
+    """Return a value as it is, and an error of a node as a NodeError. `unsure`: an earlier error without an answer."""
+    if not isinstance(outcome, BackendError):
+        return outcome
+    error = unsure or outcome
+    if isinstance(error, NodeError):
+        return error
+    if isinstance(error, OutcomeUnknown):
+        return NodeOutcomeUnknown(error.message, hint=error.hint)
+    if isinstance(error, BackendUnavailable):
+        return NodeUnavailable(error.message, hint=error.hint)
+    if isinstance(error, Redirected):
+        return NodeUnavailable(
+            "The nodes of the Redis Cluster do not agree which of them has the keys. Nothing was written.",
+            hint="Try again later.",
+        )
+    return error

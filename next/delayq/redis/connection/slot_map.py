@@ -1,0 +1,159 @@
+"""The nodes of a Redis Cluster, and which node has which slot.
+
+A slot is one of 16,384 groups of keys. The keys of one queue share a slot. Each slot belongs to one primary; slots move
+to other nodes when an operator moves them, and when a replica replaces a primary.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from redis.crc import key_slot
+
+from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError
+from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.several import SeveralServers, host_in_url
+from delayq.redis.connection.url import Address
+
+SLOTS: Final = 16_384
+
+READ_EVERY: Final = 0.25
+"""Shortest interval between two reads of the map, in seconds."""
+
+
+class ClusterAddress:
+    """The address of a cluster: `redis+cluster://user:password@host1:6379,host2`. Raises ConfigError.
+
+    The hosts are some nodes of the cluster; they name the others. All nodes have the same login and options.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._servers = SeveralServers(url, default_port=6379)
+        self.masked = self._servers.masked
+        self.hosts = self._servers.hosts
+        if self._servers.path not in ("", "0"):
+            raise ConfigError(
+                f"The url {self.masked!r} names a database, but a Redis Cluster has only database 0.",
+                hint="Remove the path of the url. Use a prefix to separate applications: DELAYQ_PREFIX.",
+                field="url",
+            )
+        for host in self.hosts:
+            self.node(host)
+
+    def node(self, host: str) -> Address:
+        """Return the address of one node. `host`: its host and port, as in a url."""
+        return self._servers.address(host)
+
+
+class SlotMap:
+    """The executors of the nodes, by slot.
+
+    `make_node`: makes the executor of one node. Nodes that failed are asked last for the map.
+    """
+
+    def __init__(
+        self,
+        address: ClusterAddress,
+        make_node: Callable[[Address], Executor],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._make_node = make_node
+        self._clock = clock
+        self._nodes: dict[str, Executor] = {}
+        self._owners: list[str] = []
+        self._failed_at: dict[str, float] = {}
+        self._read_at = clock() - READ_EVERY
+        self._is_stale = True
+
+    def owner(self, key: str) -> str:
+        """Return the node that has a key. Read the map before."""
+        return self._owners[key_slot(key.encode())]
+
+    def primaries(self) -> list[str]:
+        """Return the nodes that have slots; those that failed last come last."""
+        return sorted(set(self._owners), key=lambda node: (self._failed_at.get(node, 0.0), node))
+
+    def executor(self, node: str) -> Executor:
+        """Return the executor of a node."""
+        executor = self._nodes.get(node)
+        if executor is None:
+            executor = self._nodes[node] = self._make_node(self._address.node(node))
+        return executor
+
+    def failed_at(self, node: str) -> float | None:
+        """Return the time at which a node last failed, unless it has answered since."""
+        return self._failed_at.get(node)
+
+    def note_failure(self, node: str) -> None:
+        """Record that a node did not answer. Another node may have its slots soon."""
+        self._failed_at[node] = self._clock()
+        self._is_stale = True
+
+    def note_answer(self, node: str) -> None:
+        """Record that a node answered."""
+        if self._failed_at:
+            self._failed_at.pop(node, None)
+
+    def expire(self) -> None:
+        """Let the next refresh read the map."""
+        self._is_stale = True
+
+    def assign(self, slot: int, host: str, port: int) -> None:
+        """Record that a node named the owner of a slot. The owners of other slots may have changed too."""
+        self._owners[slot] = host_in_url(host, port)
+        self._is_stale = True
+
+    async def refresh(self) -> None:
+        """Read the map if it is unknown or stale, at most once in READ_EVERY seconds.
+
+        Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused.
+        """
+        if self._owners and (not self._is_stale or self._clock() < self._read_at + READ_EVERY):
+            return
+        self._read_at = self._clock()
+        asked = list(dict.fromkeys([*self.primaries(), *self._address.hosts]))
+        for node in asked:
+            try:
+                ranges = await self.executor(node).run(_SLOTS_CALL)
+            except BackendUnavailable:
+                self.note_failure(node)
+                continue
+            except CallRefused as error:
+                raise ConfigError(
+                    f"Redis at {node} is not a node of a cluster: {error.message}",
+                    hint="Write the address of a single server: redis://host:6379/0.",
+                    field="url",
+                ) from error
+            self.note_answer(node)
+            self._fill(ranges, node)
+            return
+        raise BackendUnavailable(
+            f"No node of the Redis Cluster answered ({', '.join(asked)}). Nothing was sent.",
+            hint="Check that the nodes are running and that the url is right.",
+        )
+
+    async def close(self) -> None:
+        """Close the idle connections of all nodes."""
+        for executor in list(self._nodes.values()):
+            await executor.close()
+
+    def _fill(self, ranges: list[tuple[int, int, str, int]], asked: str) -> None:
+        """Replace the map. A node that does not know its own host names it with an empty text."""
+        owners = [""] * SLOTS
+        for first, last, host, port in ranges:
+            node = host_in_url(host or asked.rpartition(":")[0].strip("[]"), port)
+            owners[first : last + 1] = [node] * (last + 1 - first)
+        self._owners = [
+            owner or asked for owner in owners
+        ]  # the node that was asked answers CLUSTERDOWN for the others
+        self._is_stale = False
+
+
+def _ranges(reply: list[Any]) -> list[tuple[int, int, str, int]]:
+    return [(first, last, (primary[0] or b"").decode(), primary[1]) for first, last, primary, *_ in reply]
+
+
+_SLOTS_CALL: Final[Call[list[tuple[int, int, str, int]]]] = read("CLUSTER", "SLOTS", parse=_ranges)
