@@ -1,5 +1,7 @@
 """Servers that belong together, on loopback ports: a primary with two replicas and three sentinels, or a cluster."""
 
+import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -57,6 +59,10 @@ class Server:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def suspend(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(self.process.pid))
 
     def is_alive(self) -> bool:
         """Return True if the process runs and is not suspended."""
@@ -124,8 +130,9 @@ class ClusterGroup:
         self.servers: list[Server] = []
         for _ in range(6):
             port = _free_port()
-            options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS))
-            server = Server(folder, *options, "--cluster-port", str(port), password=None)
+            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
+            options += ["--cluster-require-full-coverage", "no", "--cluster-port", str(port)]
+            server = Server(folder, *options, password=None)
             stack.callback(server.end)
             self.servers.append(server)
         primaries, replicas = self.servers[:3], self.servers[3:]

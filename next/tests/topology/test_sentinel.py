@@ -43,13 +43,15 @@ def failover(group: SentinelGroup, number: signal.Signals) -> Iterator[None]:
     """Kill or suspend the primary; run the block when another server has its role, then let it come back."""
     wait_until(group.is_whole)
     old = group.primary()
-    os.kill(old.process.pid, number)
+    if number == signal.SIGSTOP:
+        old.suspend()
+    else:
+        old.end()
     wait_until(lambda: group.primary() is not old)
     yield
     if number == signal.SIGSTOP:
         os.kill(old.process.pid, signal.SIGCONT)
     else:
-        old.process.wait()
         old.start()
 
 

@@ -1,5 +1,7 @@
 """The executor for a Redis Cluster: it sends each call to the node that has the key of the call."""
 
+import os
+import select
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
@@ -51,8 +53,11 @@ class ClusterExecutor(Executor):
     goes to the node of the previous call of its trip.
 
     `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay
-    the work for others. `sleep`: sleeps in the thread or event loop of the caller.
+    the work for others. `sleep`: sleeps in the thread or event loop of the caller. `wake_fd`: a descriptor that becomes
+    readable when a signal arrives, which ends a pause; None = nothing ends it.
     """
+
+    can_block = False
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class ClusterExecutor(Executor):
         retry_timeout: float,
         rest: float,
         sleep: Callable[[float], Awaitable[None]],
+        wake_fd: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = slots
@@ -69,6 +75,7 @@ class ClusterExecutor(Executor):
         self._retry_timeout = retry_timeout
         self._rest = rest
         self._sleep = sleep
+        self._wake_fds = [] if wake_fd is None else [wake_fd]
         self._clock = clock
 
     @property
@@ -99,6 +106,13 @@ class ClusterExecutor(Executor):
     async def sleep(self, seconds: float) -> None:
         """Sleep in the thread, or in the event loop, of the executor."""
         await self._sleep(seconds)
+
+    def pause(self, seconds: float) -> bool:
+        """Block this thread; see Executor."""
+        readable, _, _ = select.select(self._wake_fds, [], [], max(seconds, 0))
+        for descriptor in readable:
+            os.read(descriptor, 4096)
+        return bool(readable)
 
     async def close(self) -> None:
         """Close the idle connections."""

@@ -31,6 +31,10 @@ class Executor(ABC):
     repeatable.
     """
 
+    can_block = True
+    """True if a call may wait on the server for a new job. One node of a cluster cannot wait for the queues of others.
+    """
+
     @property
     @abstractmethod
     def where(self) -> str:
@@ -68,6 +72,13 @@ class Executor(ABC):
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
         """Sleep in the thread, or in the event loop, of the executor."""
+
+    def pause(self, seconds: float) -> bool:
+        """Block this thread. Return True if a signal has ended the pause. Only an executor that cannot block needs it.
+
+        The signal must make the `wake_fd` of the executor readable.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def close(self) -> None:

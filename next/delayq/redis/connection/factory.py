@@ -69,7 +69,12 @@ def make_executor(
     slots = SlotMap(address, lambda node: ServerExecutor(make_leaf(node, try_timeout), retry_timeout=0))
     leaf_to_sleep = make_leaf(address.node(address.hosts[0]), try_timeout)
     return ClusterExecutor(
-        slots, where=address.masked, retry_timeout=retry_timeout, rest=node_rest, sleep=leaf_to_sleep.sleep
+        slots,
+        where=address.masked,
+        retry_timeout=retry_timeout,
+        rest=node_rest,
+        sleep=leaf_to_sleep.sleep,
+        wake_fd=wake_fd,
     )
 
 

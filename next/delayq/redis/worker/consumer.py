@@ -11,6 +11,7 @@ If a queue refuses a call, for example because a key was damaged, the queue rest
 second. Other queues are not affected.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -39,6 +40,12 @@ PAUSED_WAIT: Final = 2.0
 """Longest wait for a job, in seconds, while a queue is paused or rests. Each wait reads the switches at its end, so a
 short wait lets `resume` take effect soon.
 """
+
+OFTEN: Final = 0.1
+SELDOM: Final = 0.5
+OFTEN_FOR: Final = 10.0
+"""On a Redis Cluster, an idle child asks for jobs every OFTEN seconds until OFTEN_FOR seconds after its last job, and
+then every SELDOM seconds."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
@@ -88,6 +95,8 @@ class RedisConsumer:
         self._switches = SwitchReader(keys, queues, forced=forced)
         self._clock = ServerClock()
         self._look_at_ms = 0
+        self._time = time.monotonic
+        self._polls_often_until = self._time() + OFTEN_FOR
 
     def open(self) -> float:
         """Create missing parts of the queues, register this consumer, and return the shortest lease, in seconds."""
@@ -175,6 +184,8 @@ class RedisConsumer:
             drive(self._executor.sleep(timeout))
             self._read_switches()
             return []
+        if not self._executor.can_block:
+            return self._poll(queues, timeout)
         requests: list[Call[Any]] = [calls.wait_new(self._keys, queues, self.name, max(int(timeout * 1000), 1))]
         try:
             outcome, *state = drive(self._executor.run_all([*requests, *self._state_calls()], block=timeout))
@@ -187,6 +198,23 @@ class RedisConsumer:
         if isinstance(outcome, BackendError):
             return self._take(queues, 1)  # one by one, because the error does not name the queue
         return self._without_paused(outcome)
+
+    def _poll(self, queues: Sequence[str], timeout: float) -> list[Delivery]:
+        """Ask the nodes of a cluster for one job of each queue, again and again; see `wait`."""
+        end = self._time() + timeout
+        while True:
+            reads = [calls.read_new(self._keys, queue, self.name, 1) for queue in queues]
+            taken = self._taken(queues, drive(self._executor.run_all(reads)))
+            now = self._time()
+            if taken:
+                self._polls_often_until = now + OFTEN_FOR
+                return taken
+            pause = min(OFTEN if now < self._polls_often_until else SELDOM, end - now)
+            if pause <= 0:
+                self._read_switches()
+                return []
+            if self._executor.pause(pause):
+                return self.pending()
 
     def pending(self) -> list[Delivery]:
         """Read the jobs that were delivered to this consumer and are not settled. This renews their leases.

@@ -1,0 +1,239 @@
+"""Clients and workers on a cluster of three primaries, each with a replica."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from redis.crc import key_slot
+
+from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
+from delayq.core.errors import CallRefused, ConfigError
+from delayq.redis.connection.slot_map import ClusterAddress
+from delayq.settings.model import load_settings
+from tests.support.topologies import ClusterGroup, Server, cluster_group, command
+from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
+
+pytestmark = pytest.mark.processes
+
+QUEUES = [f"q{n}" for n in range(6)]
+"""Every primary has some of them."""
+
+APP = """
+from delayq import job
+
+@job("stamp")
+def stamp(path: str, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{text}\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[ClusterGroup]:
+    """One cluster for all tests of this file."""
+    with cluster_group() as group:
+        yield group
+
+
+@contextmanager
+def failover(group: ClusterGroup, queue: str, number: signal.Signals) -> Iterator[None]:
+    """Kill or suspend the owner of a queue; run the block when its replica has replaced it, then let it come back."""
+    wait_until(group.is_whole)
+    old = group.owner(queue)
+    if number == signal.SIGSTOP:
+        old.suspend()
+    else:
+        old.end()
+    wait_until(lambda: group.owner(queue) is not old)
+    yield
+    if number == signal.SIGSTOP:
+        os.kill(old.process.pid, signal.SIGCONT)
+    else:
+        old.start()
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """Suspend a server for the block."""
+    server.suspend()
+    try:
+        yield
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+
+
+def slot_of(queue: str) -> int:
+    return key_slot(f"{{{queue}}}".encode())
+
+
+def test_each_queue_is_on_the_node_that_has_its_slot(group: ClusterGroup) -> None:
+    with DelayQ(group.url) as client:
+        refs = [client.schedule("n", queue=queue, id="one", delay="1h") for queue in QUEUES]
+        assert [ref.outcome for ref in refs] == ["created"] * len(QUEUES)
+        assert {stats.queue: stats.scheduled for stats in client.stats()} == dict.fromkeys(QUEUES, 1)
+        assert client.cancel("one", queue="q3") == "cancelled"
+        for queue in QUEUES:
+            owner = group.owner(queue)
+            assert int(command(owner, "EXISTS", f"delayq:{{{queue}}}:jobs")) == (queue != "q3")
+            client.clear(queue)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_client_follows_a_failover(group: ClusterGroup, number: signal.Signals) -> None:
+    with DelayQ(settings=load_settings(url=group.url, durability="replicas:1")) as careful:
+        before = careful.schedule("n", queue="q0", delay="1h")
+    with DelayQ(group.url) as client:
+        assert client.get(before.id, queue="q0")
+        with failover(group, "q0", number):
+            after = client.schedule("n", queue="q0", delay="1h")
+            found = [client.get(ref.id, queue="q0") for ref in (before, after)]
+    assert [info.state for info in found if info] == ["scheduled", "scheduled"]
+
+
+def test_an_async_client_follows_a_failover(group: ClusterGroup) -> None:
+    async def story() -> list[str]:
+        async with AsyncDelayQ(group.url) as client:
+            first = await client.schedule("n", queue="q0", delay="1h")
+            with failover(group, "q0", signal.SIGKILL):
+                return [first.outcome, (await client.schedule("n", queue="q0", delay="1h")).outcome]
+
+    assert asyncio.run(story()) == ["created", "created"]
+
+
+def test_a_moving_slot_is_followed(group: ClusterGroup) -> None:
+    """While a slot moves, the nodes answer ASK or TRYAGAIN, and after it MOVED."""
+    wait_until(group.is_whole)
+    source = group.owner("moving")
+    target = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not source)
+    slot = slot_of("moving")
+
+    def end_move() -> None:
+        keys = command(source, "CLUSTER", "GETKEYSINSLOT", slot, 100)
+        command(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        for server in (target, source):
+            command(server, "CLUSTER", "SETSLOT", slot, "NODE", command(target, "CLUSTER", "MYID"))
+
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue="moving", id="one", delay="1h")
+        command(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", command(source, "CLUSTER", "MYID"))
+        command(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", command(target, "CLUSTER", "MYID"))
+        end = threading.Timer(0.5, end_move)
+        end.start()
+        assert client.schedule("n", queue="moving", id="two", delay="1h").outcome == "created"
+        end.join()
+        assert client.schedule("n", queue="moving", id="three", delay="1h").outcome == "created"
+        assert client.stats("moving")[0].scheduled == 3
+
+
+def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    owner = group.owner("q1")
+    other = next(queue for queue in QUEUES if group.owner(queue) is not owner)
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue=other, delay="1h")
+        client.schedule("n", queue="q1", delay="1h")
+        replica = next(server for server in group.servers if is_replica_of(server, owner))
+        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+            assert client.schedule("n", queue=other, delay="1h").outcome == "created"
+            with pytest.raises(BackendUnavailable, match=r"did not reply|cannot be reached"):
+                client.get("x", queue="q1")
+
+
+def is_replica_of(server: Server, owner: Server) -> bool:
+    info = server.client.info("replication")
+    return bool(info["role"] == "slave" and int(info["master_port"]) == owner.port)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@contextmanager
+def worker(group: ClusterGroup, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    (folder / "app.py").write_text(APP)
+    words = [sys.executable, "-m", "delayq", "--url", group.url, "work", "--app", "app", "--queue", ",".join(QUEUES)]
+    running = subprocess.Popen(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    try:
+        yield running
+        assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    finally:
+        end_worker(running)
+
+
+def test_a_worker_runs_the_jobs_of_all_nodes_and_follows_a_failover(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    with worker(group, tmp_path), DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue, delay="300ms")
+        wait_until(lambda: sorted(lines(log)) == QUEUES)
+        with failover(group, "q2", signal.SIGKILL):
+            client.schedule("stamp", {"path": str(log), "text": "after"}, queue="q2")
+            wait_until(lambda: lines(log)[-1] == "after")
+
+
+def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    owner = group.owner("q1")
+    others = [queue for queue in QUEUES if group.owner(queue) is not owner]
+    with worker(group, tmp_path), DelayQ(group.url) as client:
+        client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q1")
+        wait_until(lambda: lines(log) == ["first"])
+        replica = next(server for server in group.servers if is_replica_of(server, owner))
+        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+            time.sleep(3)
+            for queue in others:
+                client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue, delay="100ms")
+            wait_until(lambda: sorted(lines(log)[1:]) == others)
+        client.schedule("stamp", {"path": str(log), "text": "last"}, queue="q1")
+        wait_until(lambda: lines(log)[-1] == "last")
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis+cluster://h1/1", "a Redis Cluster has only database 0"),
+        ("redis+cluster://h1:port", "is not the address"),
+        ("redis+cluster://h1?prot=3", "has an option that delayq does not support"),
+    ],
+)
+def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        ClusterAddress(url)
+
+
+def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: ClusterGroup) -> None:
+    with DelayQ(f"redis://127.0.0.1:{group.servers[0].port}") as client:
+        others = [queue for queue in QUEUES if group.owner(queue) is not group.servers[0]]
+        with pytest.raises(CallRefused, match=r"node of a Redis Cluster\. Write redis\+cluster://"):
+            client.get("x", queue=others[0])
+
+
+def test_a_single_server_is_refused_with_the_right_form(tmp_path: Path) -> None:
+    server = Server(tmp_path, password=None)
+    try:
+        with (
+            DelayQ(f"redis+cluster://127.0.0.1:{server.port}") as client,
+            pytest.raises(ConfigError, match=r"is not a node of a cluster: .* Write the address of a single server"),
+        ):
+            client.stats()
+    finally:
+        server.end()
+
+
+def test_without_any_node_the_nodes_are_named() -> None:
+    url = "redis+cluster://127.0.0.1:1,127.0.0.1:2"
+    with DelayQ(url) as client, pytest.raises(BackendUnavailable, match=r"answered \(127.0.0.1:1, 127.0.0.1:2\)"):
+        client.schedule("n", delay="1h")
