@@ -29,21 +29,23 @@ async function handle(job) {
 let running = null; // the entry of the job that runs now
 let finished = null; // the entry of the last job that was handled; Redis may not know this yet
 
-async function processEntry(entry, fields) {
-  if (fields === null) return client.sendCommand(['XACK', key('stream'), 'delayq', entry]); // it was deleted
+async function processEntry(entry, pairs) {
+  if (pairs === null) return client.sendCommand(['XACK', key('stream'), 'delayq', entry]); // it was deleted
+  const fields = Object.fromEntries(pairs.flatMap((word, n) => (n % 2 ? [] : [[word, pairs[n + 1]]])));
+  const isStopped = 'stop' in fields; // somebody cancelled the job while an earlier consumer had it
   running = entry;
   try {
     let job;
     try {
-      job = JSON.parse(fields[fields.indexOf('job') + 1]);
-      if (entry !== finished) await handle(job);
+      job = JSON.parse(fields.job);
+      if (entry !== finished && !isStopped) await handle(job);
     } catch (error) {
       // The lease is no longer renewed. After its end, delayq delivers the job again.
-      return console.error(`job ${fields[fields.indexOf('id') + 1]}: ${error.message}`);
+      return console.error(`job ${fields.id}: ${error.message}`);
     }
     finished = entry;
     const settlement = { id: job.id, entry, retention_ms: job.retention_ms ?? 0, report: '', result: '' };
-    const [answer] = await ack({ now: '', alone: 0 }, settlement);
+    const [answer] = await ack({ now: '', alone: isStopped ? 2 : 0 }, settlement);
     if (answer === 0) console.error(`job ${job.id} was delivered to another consumer too`);
   } finally {
     running = null;
@@ -70,7 +72,7 @@ while (!isStopping) {
     const reply = await reader.sendCommand(
       ['XREADGROUP', 'GROUP', 'delayq', name, 'COUNT', '1', 'BLOCK', '2000', 'STREAMS', key('stream'), after]);
     const rows = reply?.[0][1] ?? [];
-    for (const [entry, fields] of rows) await processEntry(entry, fields);
+    for (const [entry, pairs] of rows) await processEntry(entry, pairs);
     if (after !== '>') after = rows.at(-1)?.[0] ?? '>';
   } catch (error) {
     // NOGROUP means that the queue has never had a job. After any other error, a reply with a job may have been lost,

@@ -76,24 +76,25 @@ class Consumer:
         self._running = entry
         try:
             job = json.loads(fields["job"])
-            if entry != self._finished:
+            is_stopped = "stop" in fields  # somebody cancelled the job while an earlier consumer had it
+            if entry != self._finished and not is_stopped:
                 handle(job)
         except Exception as error:
             # The lease is no longer renewed. After its end, delayq delivers the job again.
             print(f"job {fields.get('id')} raised {error!r}", file=sys.stderr, flush=True)
         else:
             self._finished = entry
-            if not self._settle(job, entry):
+            if not self._settle(job, entry, alone=2 if is_stopped else 0):
                 print(f"job {job['id']} was delivered to another consumer too", file=sys.stderr, flush=True)
         finally:
             self._running = ""
 
-    def _settle(self, job: dict[str, Any], entry: str) -> bool:
-        """Acknowledge a job. Return False if the job no longer belongs to this consumer."""
+    def _settle(self, job: dict[str, Any], entry: str, *, alone: int) -> bool:
+        """Acknowledge a job. Return False if the job no longer belongs to this consumer. `alone` is for ack.lua."""
         if self._ack is None:
             return bool(self._client.xack(self._stream, GROUP, entry) == 1)
         row = [job["id"], entry, job.get("retention_ms") or 0, "", ""]
-        return bool(self._ack(keys=self._ack_keys, args=["", 0, *row]) == [1])
+        return bool(self._ack(keys=self._ack_keys, args=["", alone, *row]) == [1])
 
     def _renew(self) -> None:
         """Renew the lease of the running job after each third of the lease."""

@@ -110,6 +110,19 @@ def test_a_restarted_consumer_continues_with_its_job(
     assert consumer.lines == ["order.close close-42"]
 
 
+def test_a_job_that_was_cancelled_while_another_consumer_had_it_does_not_run(
+    form: str, start_consumer: Start, programs: Programs, q: DelayQ, raw: redis.Redis
+) -> None:
+    q.queue_set("orders", lease="400ms")
+    q.schedule("order.close", {"order_id": 42}, id="close-42")
+    raw.xreadgroup("delayq", "vanished", {"delayq:{orders}:stream": ">"})
+    assert q.cancel("close-42", running=True) == "running"
+    programs.start_delayq("move", DELAYQ_LEASE="400ms", DELAYQ_TIDY_EVERY="100ms")
+    consumer = start_consumer()
+    wait_until(lambda: is_empty(q))
+    assert (consumer.lines, consumer.errors) == ([], "")
+
+
 def test_a_job_that_raises_is_delivered_again_and_then_fails(
     form: str, start_consumer: Start, programs: Programs, q: DelayQ
 ) -> None:
