@@ -70,7 +70,7 @@ let after = '0'; // first, jobs that an earlier process with this name received 
 while (!isStopping) {
   try {
     const reply = await reader.sendCommand(
-      ['XREADGROUP', 'GROUP', 'delayq', name, 'COUNT', '1', 'BLOCK', '2000', 'STREAMS', key('stream'), after]);
+      ['XREADGROUP', 'GROUP', 'delayq', name, 'COUNT', '1', 'BLOCK', '1000', 'STREAMS', key('stream'), after]);
     const rows = reply?.[0][1] ?? [];
     for (const [entry, pairs] of rows) await processEntry(entry, pairs);
     if (after !== '>') after = rows.at(-1)?.[0] ?? '>';

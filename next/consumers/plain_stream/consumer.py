@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 GROUP = "delayq"
-BLOCK_MS = 2_000
+BLOCK_MS = 1_000
 
 
 def handle(job: dict[str, Any]) -> None:
