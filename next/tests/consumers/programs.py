@@ -127,7 +127,7 @@ def npm_ci(folder: Path) -> Path:
         if is_first:
             shutil.copytree(CONSUMERS / "node_stream", folder, dirs_exist_ok=True)
             shutil.copy(CONSUMERS / "producers" / "producer.mjs", folder)
-            words = ["npm", "ci", "--prefer-offline", "--no-audit", "--no-fund"]
+            words = ["npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=1"]
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 missing(f"what `npm ci` installs ({done.stderr.strip()})", is_needed=True)
