@@ -242,10 +242,10 @@ class DelayQ:
     store new jobs (`schedule`, `schedule_many`, `push_raw`) create its data directory. All other calls raise
     BackendUnavailable.
 
-    The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together with
-    another argument. With the embedded server, every method can raise
-    ConfigError, and BackendUnavailable if the server does not start. The docstring of each method names its errors; the
-    docstring of Operations names the errors of the server, which every method can raise.
+    The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
+    with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the
+    server does not start. The docstring of each method names its errors; the docstring of Operations names the errors
+    of the server, which every method can raise.
     """
 
     def __init__(
