@@ -13,7 +13,7 @@ import msgspec
 
 from delayq.backends.protocol import Backend
 from delayq.backends.registry import backend_of
-from delayq.core.errors import JobHasFailed, JobNotFound
+from delayq.core.errors import InvalidInput, JobHasFailed, JobNotFound
 from delayq.core.results import read_result
 from delayq.core.states import Answer, State
 from delayq.core.times import Duration, Instant
@@ -150,7 +150,7 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
         queue: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
+        settings = _settings_of(settings, url=url, prefix=prefix, queue=queue)
         self._open(backend_of(settings), Routes(settings.routes))
 
     @classmethod
@@ -212,6 +212,20 @@ def iterating(
     return method
 
 
+def _settings_of(settings: Settings | None, **given: str | None) -> Settings:
+    """Return the settings of a client. Raises InvalidInput if `settings` is given together with another argument."""
+    if settings is None:
+        return load_settings(**given).chosen()
+    both = [name for name, value in given.items() if value is not None]
+    if both:
+        raise InvalidInput(
+            f"The arguments settings= and {both[0]}= are both given.",
+            hint="Leave out one of them. The settings can have this value too.",
+            field=both[0],
+        )
+    return settings
+
+
 class DelayQ:
     """The blocking client. Several threads may share one client.
 
@@ -228,9 +242,10 @@ class DelayQ:
     store new jobs (`schedule`, `schedule_many`, `push_raw`) create its data directory. All other calls raise
     BackendUnavailable.
 
-    The constructor raises ConfigError if a setting cannot be used. With the embedded server, every method can raise
-    ConfigError, and BackendUnavailable if the server does not start. The docstring of each method names its errors; the
-    docstring of Operations names the errors of the server, which every method can raise.
+    The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
+    with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the
+    server does not start. The docstring of each method names its errors; the docstring of Operations names the errors
+    of the server, which every method can raise.
     """
 
     def __init__(
@@ -241,7 +256,7 @@ class DelayQ:
         queue: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        settings = settings or load_settings(url=url, prefix=prefix, queue=queue).chosen()
+        settings = _settings_of(settings, url=url, prefix=prefix, queue=queue)
         self._open(backend_of(settings), Routes(settings.routes))
 
     @classmethod

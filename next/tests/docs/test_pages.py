@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import delayq
-from tests.docs import api_page, commands_table
+from delayq.core.envelope import Envelope
+from delayq.redis.scripts import load, script_names
+from tests.docs import api_page, commands_table, script_tables
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
@@ -33,6 +35,19 @@ def test_the_page_of_commands_lists_them_all() -> None:
     assert commands_table.PAGE.read_text() == commands_table.page_with_table(), (
         "write it with: python -m tests.docs.commands_table"
     )
+
+
+def test_the_page_of_the_protocol_lists_all_scripts() -> None:
+    assert script_tables.PAGE.read_text() == script_tables.page_with_tables(), (
+        "write it with: python -m tests.docs.script_tables"
+    )
+    assert sorted(name for names in script_tables.SECTIONS.values() for name in names) == script_names()
+
+
+def test_the_page_of_the_protocol_names_all_keys_and_members() -> None:
+    page = script_tables.PAGE.read_text()
+    keys = {key for name in script_names() for key in load(name).keys} - {"control", "once", "set"}
+    assert not [name for name in (*keys, *Envelope.__struct_fields__) if f"`{name}`" not in page]
 
 
 def test_the_page_of_the_api_has_every_public_name() -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from delayq import AsyncDelayQ, DelayQ
 from delayq.core.backoff import DEFAULT, Steps
-from delayq.core.errors import ConfigError
+from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.options import Durability, Options
-from delayq.settings.model import load_settings
+from delayq.settings.model import Settings, load_settings
 
 SECRET = "redis://:s3cret@host:6379/0"
 
@@ -157,3 +158,10 @@ def test_secrets_are_never_shown() -> None:
     shown = [repr(settings), str(settings), settings.model_dump_json(), str(settings.model_dump())]
     shown += [str(refusal(url=SECRET, lease="soon")), str(refusal(url=[SECRET])), repr(refusal(url=[SECRET]))]
     assert not any("s3cret" in text for text in shown)
+
+
+@pytest.mark.parametrize("client", [DelayQ, AsyncDelayQ])
+def test_settings_and_another_argument_of_a_client_are_refused(client: type[DelayQ] | type[AsyncDelayQ]) -> None:
+    with pytest.raises(InvalidInput, match="settings= and queue= are both given") as raised:
+        client(settings=Settings(), queue="orders")
+    assert raised.value.field == "queue"
