@@ -8,13 +8,23 @@ All operations of a client use its session. Besides sending calls, a session
 * searches other queues for an id that the default queue, or the queue of a declared job, does not have.
 """
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from delayq.core.declared import declarations, declared_options, with_options
-from delayq.core.errors import BackendError, CallRefused, FoundElsewhere, InvalidInput, NotConfirmed
+from delayq.core.errors import (
+    BackendError,
+    CallRefused,
+    FoundElsewhere,
+    InvalidInput,
+    NodeError,
+    NodeUnavailable,
+    NotConfirmed,
+)
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
 from delayq.redis.calls import inspect
@@ -33,6 +43,9 @@ MAX_SEARCHED: Final = 200
 
 CONFIRM_MS: Final = 1_500
 """Longest time of WAIT and WAITAOF, in ms."""
+
+
+LIST_AGAIN_AFTER: Final = 10.0
 
 
 class Session:
@@ -60,6 +73,7 @@ class Session:
         self._connection = connection
         self.create_storage = create_storage
         self._listed: set[str] = set()
+        self._list_again_at: dict[str, float] = {}
         self._told_unlisted: set[str] = set()
 
     def with_destination(self, spec: JobSpec) -> JobSpec:
@@ -100,6 +114,8 @@ class Session:
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """
+        if self._list_again_at and time.monotonic() >= self._list_again_at.get(queue, math.inf):
+            self.list_again(queue)
         if not may_create or queue in self._listed:
             if not self.options.durability.waits:
                 return await self.executor.run(call)
@@ -122,14 +138,16 @@ class Session:
         return value
 
     def list_again(self, queue: str) -> None:
-        """Add a queue to the list of queues again with the next job, because the queue was removed from the list."""
+        """Add a queue to the list of queues again with the next job, for example because the queue was removed."""
         self._listed.discard(queue)
+        self._list_again_at.pop(queue, None)
 
     async def raise_if_elsewhere(self, job_id: str, *, queue: str | None = None) -> None:
         """Raise FoundElsewhere if another queue has the job, or if there are too many other queues to search.
 
         `queue`: the queue that was searched and does not have the job; None = the default queue. If Redis does not
-        permit this user to read the list of queues, nothing is raised.
+        permit this user to read the list of queues, nothing is raised. If a node of a cluster does not answer and no
+        other queue has the job, NodeUnavailable is raised, because the search is incomplete.
         """
         searched = queue or self.options.queue
         try:
@@ -142,7 +160,15 @@ class Session:
                 hint="Name the queue with queue=.",
                 id=job_id,
             )
-        found = [name for name, has in zip(queues, await self._which_have(queues, job_id), strict=True) if has]
+        outcomes = await self._which_have(queues, job_id)
+        found = [name for name, has in zip(queues, outcomes, strict=True) if has is True]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, NodeError)]
+        if failed and not found:
+            raise NodeUnavailable(
+                f"The queue {searched!r} has no job {job_id!r}, but {len(failed)} of {len(queues)} other queues could "
+                f"not be searched. {failed[0].message}",
+                hint=failed[0].hint,
+            )
         if found:
             verb = "has" if len(found) == 1 else "have"
             raise FoundElsewhere(
@@ -152,18 +178,23 @@ class Session:
                 queues=tuple(found),
             )
 
-    async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool]:
+    async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool | BackendError]:
         calls = [read("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
-        return [outcome is True for outcome in await self.executor.run_all(calls)]
+        return await self.executor.run_all(calls)
 
     def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
         """Remember that a queue is on the list.
 
-        If Redis refused to add the queue, log this error once for each queue.
+        If Redis refused to add the queue, log this error once for each queue. If the node of a cluster that has the
+        list did not answer, try again with a job after LIST_AGAIN_AFTER seconds.
         """
         if not isinstance(listed, BackendError):
             self._listed.add(queue)
-        elif queue not in self._told_unlisted:
+            return
+        if isinstance(listed, NodeError):  # do not let each job wait for this node
+            self._listed.add(queue)
+            self._list_again_at[queue] = time.monotonic() + LIST_AGAIN_AFTER
+        if queue not in self._told_unlisted:
             self._told_unlisted.add(queue)
             _warn_unlisted(queue, listed)
 

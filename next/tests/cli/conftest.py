@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from delayq.cli import main as cli
 from delayq.manager import set_manager
 from delayq.redis import session
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.factory import make_executor
 
 Run = Callable[..., Result]
 Tell = Callable[..., tuple[int, str]]
@@ -36,9 +36,7 @@ def no_manager_of_another_test() -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands give up a server that is away after 0.2 s, and wait 50 ms for a confirmation."""
-    monkeypatch.setattr(
-        Executor.__init__, "__kwdefaults__", {**(Executor.__init__.__kwdefaults__ or {}), "patience": 0.2}
-    )
+    monkeypatch.setattr(make_executor, "__kwdefaults__", {**(make_executor.__kwdefaults__ or {}), "retry_timeout": 0.2})
     monkeypatch.setattr(session, "CONFIRM_MS", 50)
 
 

@@ -153,7 +153,10 @@ class ClusterGroup:
 
     def owner(self, queue: str) -> Server:
         """Return the primary that has the keys of a queue, as a living server sees it."""
-        slot = key_slot(f"{{{queue}}}".encode())
+        return self.owner_of_slot(key_slot(f"{{{queue}}}".encode()))
+
+    def owner_of_slot(self, slot: int) -> Server:
+        """Return the primary that has a slot, as a living server sees it."""
         alive = next(server for server in self.servers if server.is_alive())
         for row in self.nodes(alive):
             ranges = [part.split("-") for part in row[8:] if "[" not in part]

@@ -237,3 +237,22 @@ def test_without_any_node_the_nodes_are_named() -> None:
     url = "redis+cluster://127.0.0.1:1,127.0.0.1:2"
     with DelayQ(url) as client, pytest.raises(BackendUnavailable, match=r"answered \(127.0.0.1:1, 127.0.0.1:2\)"):
         client.schedule("n", delay="1h")
+
+
+def test_a_hanging_node_is_named_and_a_search_is_never_unknown(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    owner = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not with_list)
+    theirs = [queue for queue in QUEUES if group.owner(queue) is owner]
+    other = next(queue for queue in QUEUES if group.owner(queue) is not owner)
+    with DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.schedule("n", queue=queue, delay="1h")
+        replica = next(server for server in group.servers if is_replica_of(server, owner))
+        with hanging(owner), hanging(replica):
+            rows = {stats.queue: stats for stats in client.stats() if stats.queue in QUEUES}
+            with pytest.raises(BackendUnavailable, match="other queues could not be searched"):
+                client.look_elsewhere("nowhere", queue=other)
+    assert [queue for queue in QUEUES if rows[queue].error] == theirs
+    assert all(str(owner.port) in rows[queue].error for queue in theirs)
+    assert rows[other].scheduled >= 1

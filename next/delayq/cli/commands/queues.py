@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delayq.cli.commands.workers import note_switches
+from delayq.cli.commands.workers import note_switches, read_control
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
@@ -68,7 +68,8 @@ def stats(
         found = client.stats(queue)
         readable = [one.queue for one in found if not one.error]
         history = {name: client.history(name, days=days) for name in readable} if days else {}
-        control = client.control() if queue is None else None
+        is_partial = len(readable) < len(found)
+        control = read_control(client) if queue is None and not is_partial else None
     if json:
         print_json(StatsShape.of(found, history))
     else:

@@ -1,5 +1,6 @@
 """Commands for all workers: workers, restart, and the group `maintenance`."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, Reason
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
+from delayq.client import DelayQ
 from delayq.core.display import printable
+from delayq.core.errors import NodeError
 from delayq.core.json_shapes.workers import ControlShape, WorkerShape
 from delayq.core.times import format_instant, rough_duration
 from delayq.core.views import Control, WorkerInfo
@@ -27,19 +30,24 @@ def workers(context: typer.Context, json: Json = False) -> None:
     session = session_of(context)
     with session.client() as client:
         found = client.workers()
-        control = client.control()
+        control = read_control(client)
+    now_ms = control.now_ms if control is not None else int(time.time() * 1000)
     if json:
         for worker in found:
-            print_json(WorkerShape.of(worker, now_ms=control.now_ms))
+            print_json(WorkerShape.of(worker, now_ms=now_ms))
         return
     print_table(
         ("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"),
         map(_row, found),
-        below=_lines_of_jobs(found, control.now_ms),
+        below=_lines_of_jobs(found, now_ms),
     )
     if not found and not session.quiet:
         print_note("No worker is running; `delayq work --app shop.jobs` starts one.")
-    note_switches(control)
+    for worker in found:
+        if "error" in worker.about:
+            print_note(f"The process {worker.name} cannot be shown. {worker.about['error']}")
+    if control is not None:
+        note_switches(control)
 
 
 def restart(context: typer.Context, json: Json = False) -> None:
@@ -121,6 +129,15 @@ def _cells(job: dict[str, Any], now_ms: int) -> tuple[str, str, str]:
 
 def _dicts(found: object) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def read_control(client: DelayQ) -> Control | None:
+    """Read the switches for all workers. If their node of a cluster does not answer, print a note and return None."""
+    try:
+        return client.control()
+    except NodeError as error:
+        print_note(f"The pause and the maintenance of all workers cannot be read. {error}")
+        return None
 
 
 def note_switches(control: Control) -> None:

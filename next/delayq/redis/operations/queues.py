@@ -3,7 +3,7 @@
 from typing import Final
 
 from delayq.core.display import shown
-from delayq.core.errors import CallRefused, InvalidInput, NotConfirmed, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused, InvalidInput, NodeError, NotConfirmed, QueueInUse, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
@@ -39,7 +39,9 @@ class QueueOperations(OperationsBase[RefT]):
         names = await self.queues()
         outcomes = await self._session.executor.run_all([inspect.stats(self._session.keys, name) for name in names])
         return [
-            QueueStats(queue=name, error=outcome.message) if isinstance(outcome, CallRefused) else value_of(outcome)
+            QueueStats(queue=name, error=outcome.message)
+            if isinstance(outcome, CallRefused | NodeError)
+            else value_of(outcome)
             for name, outcome in zip(names, outcomes, strict=True)
         ]
 
@@ -107,10 +109,18 @@ class QueueOperations(OperationsBase[RefT]):
         return await self._control("", UNTIL_ENDED)
 
     async def workers(self) -> list[WorkerInfo]:
-        """List the child processes of all live workers. A process that died stays on the list for up to 30 s."""
+        """List the child processes of all live workers. A process that died stays on the list for up to 30 s.
+
+        If the node of a cluster that has a description does not answer, the process has only its name, and `error` in
+        `about` has the reason.
+        """
         names = await self._session.executor.run(worker_registry.list_names(self._session.keys))
         calls = [worker_registry.read_worker(self._session.keys, name) for name in names]
-        found = [value_of(outcome) for outcome in await self._session.executor.run_all(calls)]
+        outcomes = await self._session.executor.run_all(calls)
+        found = [
+            WorkerInfo(name, [], {"error": outcome.message}) if isinstance(outcome, NodeError) else value_of(outcome)
+            for name, outcome in zip(names, outcomes, strict=True)
+        ]
         return [worker for worker in found if worker is not None]
 
     async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
