@@ -44,8 +44,8 @@ class Settings(BaseSettings):
 
     url: Url = Field(
         default=None,
-        description="Address of Redis: `redis://`, `rediss://` or `unix://`. Without an address, delayq uses the "
-        "embedded server, which it starts itself.",
+        description="Address of Redis: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`. "
+        "Without an address, delayq uses the embedded server, which it starts itself.",
     )
     prefix: Prefix = Field(default="delayq", description="Start of the names of all Redis keys that delayq uses.")
     queue: QueueName = Field(
