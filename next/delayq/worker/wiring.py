@@ -36,7 +36,7 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     keeper = backend.lease_keeper(queues)
     lease = when_reachable(keeper.open, retry_timeout=options.start_timeout)
     if not options.allows_eviction:
-        backend.check()
+        when_reachable(backend.check, retry_timeout=options.start_timeout)
     backend.prepare()
 
     stopping = Stopping(options, last_restart_ms=keeper.restart_ms())

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class Server:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+        self.client.close()
 
     def suspend(self) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
@@ -78,13 +79,13 @@ class Server:
 class SentinelGroup:
     """A primary, its replicas and their sentinels. `url`: the address of the service."""
 
-    def __init__(self, folder: Path, stack: ExitStack, password: str | None) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, password: str | None, more: Sequence[str]) -> None:
         def server(*options: str, is_sentinel: bool = False) -> Server:
             made = Server(folder, *options, password=password, is_sentinel=is_sentinel)
             stack.callback(made.end)
             return made
 
-        login = ["--requirepass", password, "--masterauth", password] if password else []
+        login = [*more, *(["--requirepass", password, "--masterauth", password] if password else [])]
         first = server(*login)
         of_first = ("--replicaof", f"127.0.0.1 {first.port}")
         self.servers = [first, server(*of_first, *login), server(*of_first, *login)]
@@ -198,10 +199,13 @@ def cluster_group() -> Iterator[ClusterGroup]:
 
 
 @contextmanager
-def sentinel_group(password: str | None = None) -> Iterator[SentinelGroup]:
-    """Run a primary, two replicas and three sentinels for the block. `password`: of all six; None = they have none."""
+def sentinel_group(password: str | None = None, *, options: Sequence[str] = ()) -> Iterator[SentinelGroup]:
+    """Run a primary, two replicas and three sentinels for the block.
+
+    `password`: of all six; None = they have none. `options`: more options of the servers.
+    """
     with tempfile.TemporaryDirectory(prefix="delayq-") as folder, ExitStack() as stack:
-        yield SentinelGroup(Path(folder), stack, password)
+        yield SentinelGroup(Path(folder), stack, password, options)
 
 
 def _free_port() -> int:

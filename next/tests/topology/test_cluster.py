@@ -256,3 +256,16 @@ def test_a_hanging_node_is_named_and_a_search_is_never_unknown(group: ClusterGro
     assert [queue for queue in QUEUES if rows[queue].error] == theirs
     assert all(str(owner.port) in rows[queue].error for queue in theirs)
     assert rows[other].scheduled >= 1
+
+
+def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    old = group.owner("q4")
+    old.end()
+    try:
+        with worker(group, tmp_path), DelayQ(group.url) as client:
+            client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q4")
+            wait_until(lambda: lines(log) == ["first"])
+    finally:
+        old.start()

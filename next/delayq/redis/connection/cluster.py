@@ -171,7 +171,8 @@ class ClusterExecutor(Executor):
         if part.started is None:
             self._slots.expire()  # another node may have its slots by now
             error: BackendError = NodeRests(
-                f"Redis at {part.node} did not answer a moment ago. Nothing was sent.", hint="Try again later."
+                f"Redis at {self._slots.executor(part.node).where} did not answer a moment ago. Nothing was sent.",
+                hint="Try again later.",
             )
             return [error] * len(part.positions)
         try:
