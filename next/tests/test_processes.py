@@ -15,7 +15,7 @@ import redis
 
 from delayq import DelayQ
 from tests.support.waiting import wait_until
-from tests.support.workers import end_worker
+from tests.support.workers import children_of, end_worker
 
 pytestmark = pytest.mark.processes
 
@@ -289,3 +289,22 @@ def test_a_worker_without_the_system_calls_of_linux_is_refused_in_one_sentence(t
     ended = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("delayq: Workers do not run on this platform (linux)")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_to_all_processes_of_a_worker_ends_no_running_job(
+    start: Start, client: DelayQ, tmp_path: Path, number: signal.Signals
+) -> None:
+    worker, log = start(), tmp_path / "log"
+    client.schedule("slow", {"path": str(log), "seconds": 1.0}, queue="q", id="slow", retention="1h")
+    wait_until(lambda: len(lines(log)) == 1)
+    for process_id in (*children_of(worker.pid), worker.pid):
+        os.kill(process_id, number)
+    wait_until(lambda: lines(log)[-1] == "ended")
+    if number == signal.SIGUSR2:
+        worker.send_signal(signal.SIGCONT)
+        worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=20) == 0
+    job = client.get("slow", queue="q")
+    assert job is not None
+    assert (job.state, len(lines(log))) == ("completed", 2)

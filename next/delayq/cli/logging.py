@@ -60,6 +60,18 @@ class JsonFormatter(logging.Formatter):
         return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
+class SafeText(logging.Filter):
+    """Cuts and escapes the records of delayq for a handler of the application, whose formatter does neither."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record if it is one of delayq. Return True."""
+        if record.name.partition(".")[0] == ROOT:
+            record.msg, record.args = _cut(record.getMessage(), printable), None
+            if record.exc_info:
+                record.exc_text = _cut_start(_traceback(record), _printable_lines)  # formatters use this text
+        return True
+
+
 def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
     """Write the log lines of delayq to stderr from now on. `quiet`: only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
@@ -152,6 +164,9 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
         logger.propagate = logger.propagate and not has_root_console
     elif consoles or has_root_console:
         logger.removeHandler(handler)
+    for one in [*theirs, *logging.root.handlers]:
+        if not any(isinstance(known, SafeText) for known in one.filters):
+            one.addFilter(SafeText())
 
 
 def _is_console(handler: logging.Handler) -> bool:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from delayq.core.errors import DelayqError, LoginRefused
+from delayq.core.errors import DelayqError, LoginRefused, OutcomeUnknown
 
 logger: Final = logging.getLogger("delayq")
 
@@ -46,7 +46,8 @@ class Outages:
         self._since[what] = (now, count)
         times = f" ({count} times)" if count > 1 else ""
         trace = None if isinstance(error, DelayqError) else error
-        logger.error("%s%s: %s", what, times, error, exc_info=trace)
+        text = error.message if isinstance(error, OutcomeUnknown) else error  # its hint is for callers of the client
+        logger.error("%s%s: %s", what, times, text, exc_info=trace)
 
     def is_over(self, what: str) -> None:
         """Log that an error has ended, if `what` was logged before."""

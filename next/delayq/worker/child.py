@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_random_exponential
 
 from delayq.backends.protocol import Consumer
 from delayq.backends.values import SettleAnswer, Settlement, Stopped
@@ -225,9 +225,11 @@ class Child:
             stop=lambda state: self.is_ending(),
             before_sleep=log_failure,
             sleep=wait,
-            retry_error_callback=lambda state: None,
         )
-        retrying(step)
+        try:
+            retrying(step)
+        except RetryError:
+            return  # the child has to end, and the backend still does not answer
         self._outages.is_over(UNREACHABLE)
 
     def _room(self) -> int:

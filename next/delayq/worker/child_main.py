@@ -16,7 +16,7 @@ from delayq.jobs.registry import Registry
 from delayq.worker import log_context
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
-from delayq.worker.forking import WAKE_SIGNAL
+from delayq.worker.forking import ONLY_FOR_PARENT, WAKE_SIGNAL
 from delayq.worker.in_flight import InFlight
 from delayq.worker.options import WorkerOptions
 from delayq.worker.runners.job_runner import JobRunner
@@ -110,6 +110,7 @@ def _forget_signals() -> None:
         signal.SIGTERM: signal.SIG_DFL,
         signal.SIGINT: signal.default_int_handler,
         WAKE_SIGNAL: signal.SIG_DFL,
+        **dict.fromkeys(ONLY_FOR_PARENT, signal.SIG_DFL),
     }
     for number, default in defaults.items():
         handler = signal.getsignal(number)

@@ -37,6 +37,9 @@ WATCHED: Final = {
 }
 """Signals that the supervisor waits for. They are blocked, so that they arrive only while the supervisor waits."""
 
+ONLY_FOR_PARENT: Final = WATCHED & {signal.SIGUSR2, signal.SIGHUP, signal.SIGQUIT}
+"""Signals that forked processes survive: somebody may send them to all processes of a worker, and the parent reacts."""
+
 WAKE_SIGNAL: Final = signal.SIGURG
 """The supervisor sends this signal to a child, so that a waiting child reads its orders. The watchdog of a child sends
 this signal to the main thread of the child, to interrupt a handler there.
@@ -56,7 +59,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
 
     The new process leads its own process group. So Ctrl-C in a terminal reaches only the parent, and KILL also reaches
     processes that a handler started. On Linux, the new process gets SIGTERM when its parent dies. The signals in
-    `WATCHED` are unblocked and have their default effect.
+    `WATCHED` are unblocked. Those in `ONLY_FOR_PARENT` have no effect, and the others have their default effect.
     """
     _flush()
     parent = os.getpid()
@@ -70,7 +73,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
         _die_with_parent(parent)
         _prctl(_PR_SET_NAME, title.encode())
         for number in WATCHED:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, _leave_to_parent if number in ONLY_FOR_PARENT else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         code = main()
     except BaseException:
@@ -80,6 +83,10 @@ def fork(main: Callable[[], int], *, title: str) -> int:
             _flush()
         finally:
             os._exit(code)  # never return into the code of the parent
+
+
+def _leave_to_parent(*_: object) -> None:
+    """Do nothing. Programs that a handler starts do not inherit this, as they would inherit SIG_IGN."""
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:

@@ -46,6 +46,7 @@ class Heartbeat:
         self._now_ms = now_ms
         self._host = host or socket.gethostname()
         self._clock = clock
+        self._started_ms: dict[str, int] = {}
         self._announce_at = clock()
         self._check_at = self._announce_at
         self._orders: dict[str, str] = {}
@@ -86,7 +87,7 @@ class Heartbeat:
             "host": self._host,
             "pid": child.process_id,
             "supervisor": os.getpid(),
-            "started_ms": self._epoch_ms(child.started_at),
+            "started_ms": self._started_ms.setdefault(child.consumer, self._epoch_ms(child.started_at)),
             "state": _order(child) or ("working" if runs else "idle"),
             "done": child.slots.finished(),
             "held": len(held),

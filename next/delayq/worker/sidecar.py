@@ -16,8 +16,6 @@ from functools import partial
 from typing import Final
 
 from delayq.backends.protocol import Backend, WakeUps
-from delayq.core.errors import LoginRefused
-from delayq.core.exit_codes import ExitCode
 from delayq.core.options import Options
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
@@ -77,11 +75,8 @@ def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes; only the supervisor reacts
     parent = os.getppid()
-    try:
-        _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
-    except LoginRefused as error:
-        return error.exit_code
-    return ExitCode.OK
+    _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
+    return 0
 
 
 def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
@@ -96,7 +91,7 @@ def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
     if allows_eviction:
         first = backend.queue_keeper([], name=consumer_name()).queues
     when_reachable(first)
-    _run(backend, options, [], options.lease_ms / 1000, stopping=lambda: False)
+    _run(backend, options, [], options.lease_ms / 1000, stopping=lambda: False, gives_up=True)
 
 
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> int:
@@ -117,11 +112,17 @@ def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> i
 
 
 def _run(
-    backend: Backend, options: Options, queues: Sequence[str], lease: float, *, stopping: Callable[[], bool]
+    backend: Backend,
+    options: Options,
+    queues: Sequence[str],
+    lease: float,
+    *,
+    stopping: Callable[[], bool],
+    gives_up: bool = False,
 ) -> None:
     wake_ups = backend.wake_ups()
     loops = _loops(backend, options, queues, lease, wake_ups=wake_ups)
-    run_loops(loops, _sleep if wake_ups is None else partial(_wait, wake_ups), stopping)
+    run_loops(loops, _sleep if wake_ups is None else partial(_wait, wake_ups), stopping, gives_up=gives_up)
 
 
 def _loops(

@@ -140,6 +140,8 @@ class Stopping:
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:
+    if all(child.slots.is_paused() == is_paused for child in children):
+        return
     for child in children:
         child.slots.set_paused(is_paused)
         child.wake()

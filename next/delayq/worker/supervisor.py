@@ -93,12 +93,13 @@ class Supervisor:
     def turn(self) -> None:
         """Run one turn: reap dead processes, settle the jobs of dead children, fork new children, and step each role.
 
-        After a second signal, only kill the children.
+        After a second signal, and at the end of the grace period, only kill the children. A call to a backend that does
+        not answer would delay this.
         """
         self._try("reap", self._reap)
         if self._has_ended():
             return
-        if self._stopping.leaves_now:
+        if self._stopping.leaves_now or self._stopping.is_grace_over:
             self._try("stop", lambda: self._stopping.step(self._children.all, self._clock()))
             return
         self._settle_dead()

@@ -276,7 +276,7 @@ def test_a_refused_login_is_logged_once_and_ends_all_after_a_minute(caplog: pyte
     clock, refused = FakeClock(), LoginRefused("a wrong password")
     first, second = Failing(clock, refused), Failing(clock, refused)
     with pytest.raises(LoginRefused):
-        run_loops([first, second], clock.wait, lambda: False, clock=clock)
+        run_loops([first, second], clock.wait, lambda: False, gives_up=True, clock=clock)
     assert clock.now == 160
     assert caplog.messages == ["a wrong password"]
 

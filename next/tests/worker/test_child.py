@@ -1,5 +1,7 @@
 """The steps of a child, with a backend in memory and a clock that is set by hand."""
 
+import logging
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +14,7 @@ from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.in_flight import InFlight
 from delayq.worker.runners.job_runner import JobRunner
-from delayq.worker.shared_memory import SlotState, SlotTable
+from delayq.worker.shared_memory import SlotState, SlotTable, Stop
 from delayq.worker.watchdog import Watchdog
 from tests.support.fakes import FakeClock, FakeConsumer, delivery
 
@@ -341,3 +343,12 @@ def test_a_job_whose_id_has_too_many_bytes_fails_alone(job_id: str) -> None:
     assert isinstance(failed, Failed)
     assert (failed.id, failed.entry, done.id) == (job_id, "1-0", "job-2")
     assert b"The job id has more than 255 bytes." in failed.failure
+
+
+def test_a_child_that_ends_during_an_outage_does_not_log_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    under_test = ChildUnderTest(FakeConsumer())
+    under_test.consumer.begin = lose_connection  # type: ignore[method-assign, assignment]
+    under_test.child._sleep = lambda seconds: under_test.slots.order_stop(Stop.DRAIN)
+    with caplog.at_level(logging.INFO):
+        under_test.child.run()
+    assert caplog.messages == ["the backend cannot be reached: away"]

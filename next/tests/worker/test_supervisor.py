@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from delayq.core.errors import BackendUnavailable
+from delayq.worker import children as children_module
 from delayq.worker import supervisor as supervisor_module
 from delayq.worker.children import ChildProcess, Children
 from delayq.worker.options import WorkerOptions
@@ -77,3 +78,18 @@ def test_deadlines_are_extended_if_the_worker_is_suspended_during_a_step(
     role, stopping = SlowRole(time, seconds), Stopping(WorkerOptions())
     Supervisor(children, Sidecar(None), stopping, alive=[role], ended=FakeRole(), clock=lambda: time[0]).turn()
     assert 100.0 - slots.now() == extended
+
+
+def test_at_the_end_of_the_grace_period_only_the_kills_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that does not answer would delay the end of the worker."""
+    monkeypatch.setattr(supervisor_module, "reap", lambda: [])
+    slots = SlotTable(["q"])
+    children = Children(lambda name, slots, jobs: 4242, lambda: slots, processes=1, max_jobs=None)
+    children.all[0].process_id = 4242
+    killed: list[object] = []
+    monkeypatch.setattr(children_module, "send", lambda process_id, number: killed.append(process_id))
+    role, ended, stopping = FakeRole(True), FakeRole(True), Stopping(WorkerOptions(grace=0))
+    stopping.begin("TERM")
+    Supervisor(children, Sidecar(None), stopping, alive=[role], ended=ended).turn()
+    assert (role._answers, ended._answers) == ([True], [True])
+    assert killed

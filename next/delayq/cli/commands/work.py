@@ -146,13 +146,14 @@ def work(
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")
+    session = session_of(context)
+    quiet = quiet or session.quiet
     if log_jobs and quiet:
         raise InvalidInput("--log-jobs and --quiet are both given.", hint="Leave out one of them.", field="log_jobs")
     drop_lost_output()
     if json:
         # so that errors before the settings are known are JSON too
         begin_logging(log_format="json", level="INFO", quiet=quiet)
-    session = session_of(context)
     of_all = session.with_given(tries=tries, backoff=backoff, timeout=timeout, grace=grace)
     application = name_of_application(app, of_all)
     settings = of_all.chosen()

@@ -45,6 +45,18 @@ _HINTS: Final = {
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
 }
 
+_OF_CLIENT_CERTIFICATE: Final = (
+    "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
+)
+_HINTS_OF_LOST: Final = (
+    ("mismatch", "Use a host in the url that the certificate names."),
+    ("certificate has expired", "Renew the certificate of the server."),
+    ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
+    ("certificate required", _OF_CLIENT_CERTIFICATE),
+    ("reset by peer", "Check that the server is running. If its port uses TLS, write rediss:// instead of redis://."),
+)
+"""Texts of lost connections, and the next step."""
+
 _CODE_OF_TYPE: Final[dict[type, str]] = {
     ClusterDownError: "CLUSTERDOWN",
     MasterDownError: "MASTERDOWN",
@@ -152,12 +164,14 @@ def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
     Some replies concern the login itself. Others, such as "max number of clients reached", may not come again, so the
     login is tried again.
     """
-    reason = str(error).removesuffix(".")
+    reason = str(error).rstrip(".?")
     if not isinstance(error, AuthenticationError | NoPermissionError) and not _OF_LOGIN.search(reason):
         return ConnectionLost(f"it refused the connection: {reason}", sent=False)
     hint = "Check the user, the password and the database number in the url."
     if "Authentication required" in reason:
         hint = "Put the password into the url: redis://:password@host:6379/0."
+    elif "without any password" in reason:
+        hint = "Remove the password from the url, or set the password on the server."
     return LoginRefused(f"Redis at {where} refused the login: {reason}.", hint=hint, field="url")
 
 
@@ -181,12 +195,21 @@ def why_lost(error: BaseException) -> str:
     return str(error).removesuffix(".") or type(error).__name__
 
 
-def hint_of_lost(reason: str) -> str:
-    """Return the next step after a connection that could not be made. `reason`: the text of the failure."""
-    if "certificate verify failed" not in reason:
-        return "Check that the server is running and that the url is right."
-    if "mismatch" in reason:
-        return "Use a host in the url that the certificate names."
-    if "expired" in reason:
-        return "Renew the certificate of the server."
-    return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."
+def hint_of_lost(reason: str, where: str) -> str:
+    """Return the next step after a connection that could not be made or was lost.
+
+    `reason`: the text of the failure. `where`: the address, without secrets.
+    """
+    for text, hint in _HINTS_OF_LOST:
+        if text in reason:
+            return hint
+    if "certificate verify failed" in reason:
+        if "ssl_ca_path=" in where:
+            return "Run `openssl rehash DIRECTORY` on the directory of ssl_ca_path, which must contain the CA."
+        return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."
+    if where.startswith("rediss"):
+        return (
+            "Check that the server is running, that the url is right, that its port uses TLS, and whether the server "
+            "demands a client certificate."
+        )
+    return "Check that the server is running and that the url is right."

@@ -175,7 +175,7 @@ class ServerExecutor(Executor):
         effect = "" if reads_only else " Nothing was sent."
         return BackendUnavailable(
             f"Redis at {self.where} {what}: {lost}.{effect}",
-            hint=hint_of_lost(str(lost)),
+            hint=hint_of_lost(str(lost), self.where),
         )
 
 

@@ -45,6 +45,14 @@ _OPTIONS: Final = [
 """The options that a url may have after '?'. Other options of redis-py cannot be given as text, or delayq sets them."""
 
 
+_VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "ssl_cert_reqs": (("none", "optional", "required"), "none, optional or required"),
+    "ssl_check_hostname": (("true", "false"), "true or false"),
+    "ssl_min_version": (("771", "772"), "771 for TLS 1.2, or 772 for TLS 1.3"),
+}
+"""The values that an option may have, also as a text for people."""
+
+
 class _TimedByKernel:
     """Lets the kernel time reads and writes. Timeouts in Python would cost one more system call for each of them.
 
@@ -77,6 +85,8 @@ class Address:
     """The address of a server: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`. Raises ConfigError."""
 
     def __init__(self, url: str) -> None:
+        self.masked = mask_url(url)
+        self._check_options(parse_qs(urlsplit(url).query, keep_blank_values=True))
         try:
             _check_database(url)
             self._options = dict(blocking_connections.parse_url(url))
@@ -86,17 +96,9 @@ class Address:
                 hint="Write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/redis.sock.",
                 field="url",
             ) from None
-        self.masked = mask_url(url)
         self._options.pop("connection_class", None)
         self._is_socket = url.startswith("unix:")
         self._is_tls = url.startswith("rediss:")
-        for option in parse_qs(urlsplit(url).query):
-            if option not in _OPTIONS:
-                raise ConfigError(
-                    f"The url {self.masked!r} has an option that delayq does not support: {shown(option)}.",
-                    hint=did_you_mean(option, _OPTIONS) or f"Use {', '.join(_OPTIONS)}.",
-                    field="url",
-                )
         try:
             self.blocking_connection()
         except (TypeError, RedisError):
@@ -119,6 +121,29 @@ class Address:
         """Return a new asyncio connection that is not open yet. `try_timeout` limits a connect, in seconds."""
         return cast(asyncio_connections.AbstractConnection, self._make(asyncio_connections, try_timeout))
 
+    def _check_options(self, options: dict[str, list[str]]) -> None:
+        """Check the names of the options after '?', and the values that redis-py does not check or explain."""
+        for option, values in options.items():
+            if option not in _OPTIONS:
+                raise ConfigError(
+                    f"The url {self.masked!r} has an option that delayq does not support: {shown(option)}.",
+                    hint=did_you_mean(option, _OPTIONS) or f"Use {', '.join(_OPTIONS)}.",
+                    field="url",
+                )
+            allowed, text = _VALUES.get(option, ((), ""))
+            if allowed and values[-1].lower() not in allowed:
+                raise ConfigError(
+                    f"The option {option} of the url {self.masked!r} has an invalid value.",
+                    hint=f"Use {text}.",
+                    field="url",
+                )
+            if option == "ssl_ca_path" and not os.path.isdir(values[-1]):
+                raise ConfigError(
+                    f"The option {option} of the url {self.masked!r} does not name an existing directory.",
+                    hint="Check the path.",
+                    field="url",
+                )
+
     def _check_tls(self) -> None:
         """Check the TLS options and certificates now, because redis-py would read them only when it connects."""
         connection = cast(asyncio_connections.SSLConnection, self.asyncio_connection())
@@ -128,7 +153,7 @@ class Address:
             said = ", ".join(option for option in self._options if option.startswith("ssl_"))
             raise ConfigError(
                 f"The url {self.masked!r} has TLS options that cannot be used: {error}.",
-                hint=f"Check the values of {said}. Their files must exist and be in the PEM format.",
+                hint=f"Check the values of {said}. Certificates and keys must be in the PEM format.",
                 field="url",
             ) from None
 
