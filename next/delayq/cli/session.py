@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from delayq.cli.logging import writes_json
 from delayq.cli.streams import drop_lost_output
+from delayq.cli.waiting import tell_waiting
 from delayq.client import DelayQ
 from delayq.core.errors import CallRefused, DelayqError, QueueNotFound
 from delayq.core.names import check_queue
@@ -107,9 +108,15 @@ class CliSession:
 
         The embedded server is started if it has a data directory, and is not created otherwise.
         """
+        self.tell_waiting()
         if self.settings.uses_embedded:
             self.embedded.check_data()
         return DelayQ(settings=self.with_server(self.settings))
+
+    def tell_waiting(self) -> None:
+        """If a call of this command has to wait for Redis, print one line about it, unless the command is quiet."""
+        if not self.quiet:
+            tell_waiting()
 
     def _tell(self, text: str) -> None:
         """Print a line on stderr, as a log line if log lines are JSON."""

@@ -8,7 +8,6 @@ All operations of a client use its session. Besides sending calls, a session
 * searches other queues for an id that the default queue, or the queue of a declared job, does not have.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
@@ -45,7 +44,8 @@ CONFIRM_MS: Final = 1_500
 """Longest time of WAIT and WAITAOF, in ms."""
 
 
-LIST_AGAIN_AFTER: Final = 10.0
+LIST_EVERY: Final = 10.0
+"""Seconds after which a producer adds its queue to the list of queues again."""
 
 
 class Session:
@@ -72,8 +72,7 @@ class Session:
         self._routes = routes
         self._connection = connection
         self.create_storage = create_storage
-        self._listed: set[str] = set()
-        self._list_again_at: dict[str, float] = {}
+        self._list_at: dict[str, float] = {}
         self._told_unlisted: set[str] = set()
 
     def with_destination(self, spec: JobSpec) -> JobSpec:
@@ -108,15 +107,14 @@ class Session:
     async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
         """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.
 
-        `may_create`: the call may create its queue, so the queue is first added to the list of queues, once per
-        session. If Redis refuses to add the queue, the call is still sent, because a worker serves the queues of
+        `may_create`: the call may create its queue, so the queue is first added to the list of queues. This is repeated
+        every LIST_EVERY seconds, because the server may have lost its data meanwhile, or somebody has removed the
+        queue. If Redis refuses to add the queue, the call is still sent, because a worker serves the queues of
         `--queue` without the list. The next such call tries to add the queue again.
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """
-        if self._list_again_at and time.monotonic() >= self._list_again_at.get(queue, math.inf):
-            self.list_again(queue)
-        if not may_create or queue in self._listed:
+        if not may_create or time.monotonic() < self._list_at.get(queue, 0.0):
             if not self.options.durability.waits:
                 return await self.executor.run(call)
             return await self._write_confirmed(call, queue)
@@ -139,8 +137,7 @@ class Session:
 
     def list_again(self, queue: str) -> None:
         """Add a queue to the list of queues again with the next job, for example because the queue was removed."""
-        self._listed.discard(queue)
-        self._list_again_at.pop(queue, None)
+        self._list_at.pop(queue, None)
 
     async def raise_if_elsewhere(self, job_id: str, *, queue: str | None = None) -> None:
         """Raise FoundElsewhere if another queue has the job, or if there are too many other queues to search.
@@ -186,14 +183,12 @@ class Session:
         """Remember that a queue is on the list.
 
         If Redis refused to add the queue, log this error once for each queue. If the node of a cluster that has the
-        list did not answer, try again with a job after LIST_AGAIN_AFTER seconds.
+        list did not answer, do not let each job wait for this node.
         """
+        if not isinstance(listed, BackendError) or isinstance(listed, NodeError):
+            self._list_at[queue] = time.monotonic() + LIST_EVERY
         if not isinstance(listed, BackendError):
-            self._listed.add(queue)
             return
-        if isinstance(listed, NodeError):  # do not let each job wait for this node
-            self._listed.add(queue)
-            self._list_again_at[queue] = time.monotonic() + LIST_AGAIN_AFTER
         if queue not in self._told_unlisted:
             self._told_unlisted.add(queue)
             _warn_unlisted(queue, listed)

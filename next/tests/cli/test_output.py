@@ -92,3 +92,13 @@ def test_a_worker_with_json_lines_writes_nothing_else(url: str, server: redis.Re
     assert ended.stderr
     for line in ended.stderr.splitlines():
         assert isinstance(json.loads(line), dict), line
+
+
+@pytest.mark.parametrize("words", ["stats", "schedule n", "cancel x"])
+def test_a_command_that_waits_for_redis_says_so_once(words: str) -> None:
+    ended = run("redis://127.0.0.1:1", words)
+    assert ended.returncode == 5
+    told = [line for line in ended.stderr.splitlines() if "trying again" in line]
+    assert len(told) == 1
+    assert told[0].startswith("delayq: Redis at redis://127.0.0.1:1 does not answer: Error 111")
+    assert "trying again" not in run("redis://127.0.0.1:1", f"-q {words}").stderr

@@ -373,3 +373,12 @@ def test_a_client_needs_no_poll(url: str, server: redis.Redis) -> None:
             print(*[client.schedule("n", id=id, delay="1h").outcome for id in "ab"])
     """
     assert run_program(program, url).split() == ["created", "created"]
+
+
+@pytest.mark.parametrize("banner", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_a_server_that_is_not_redis_is_told_as_one_that_cannot_be_reached(count: Any, banner: bytes) -> None:
+    with (
+        server_that_answers(*[banner] * 100) as url,
+        pytest.raises(BackendUnavailable, match=r"Nothing was sent\. Check that the url is the address of a Redis"),
+    ):
+        count(url)

@@ -25,6 +25,7 @@ from delayq.core import envelope as envelopes
 from delayq.core.errors import BackendFull, CallRefused
 from delayq.core.states import ANSWERS, State
 from delayq.core.views import JobState
+from delayq.redis import session
 from delayq.redis.calls import delivery, upkeep
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import drive
@@ -400,3 +401,22 @@ def test_a_limit_is_counted_by_the_clock_of_the_server(
     client.schedule("n", id="one", delay="1h", deadline="10m")
     job = client.get("one")
     assert job.envelope.deadline_ms == pytest.approx(job.due_ms + 600_000, abs=60_000)
+
+
+def test_a_reschedule_without_a_time_is_refused(client: Any) -> None:
+    ref = client.schedule("n", id="n", delay="1h")
+    with pytest.raises(InvalidInput, match="The new due time is missing"):
+        client.reschedule("n")
+    with pytest.raises(InvalidInput, match="The new due time is missing"):
+        ref.reschedule(delay=None)
+
+
+def test_a_queue_is_listed_again_after_the_server_lost_its_data(
+    client: Any, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LIST_EVERY", 0.05)
+    client.schedule("n", queue="orders", delay="1h")
+    server.flushall()
+    time.sleep(0.06)
+    client.schedule("n", queue="orders", delay="1h")
+    assert client.queues() == ["orders"]

@@ -42,6 +42,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     load_application(name)
     settings = prepare_application(session, of_all)
     (job_id,) = chosen.ids
+    session.tell_waiting()
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
         job = chosen.find(client, job_id)
         ran = _run(_envelope_of(job, payload, name))

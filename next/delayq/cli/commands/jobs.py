@@ -267,6 +267,7 @@ def _sending(
         yield dispatch, queue or declared
         return
     settings = session.with_server(session.routed(name))
+    session.tell_waiting()
     with DelayQ(settings=settings) as client:
         yield client.schedule, queue or settings.queue
 

@@ -19,6 +19,7 @@ from delayq.core.errors import (
 from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.errors import Redirected
 from delayq.redis.connection.executor import Executor, Started
+from delayq.redis.connection.server import waiting
 from delayq.redis.connection.several import host_in_url
 from delayq.redis.connection.slot_map import SlotMap
 
@@ -158,6 +159,8 @@ class ClusterExecutor(Executor):
             if not again or self._clock() + pause >= deadline:
                 break
             if not all(isinstance(outcomes[position], Redirected) for position in again):
+                if pause == FIRST_PAUSE:
+                    waiting.debug("%s Trying again …", outcomes[again[0]].message)
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             try:

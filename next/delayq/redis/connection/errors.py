@@ -11,6 +11,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
+    InvalidResponse,
     MasterDownError,
     MovedError,
     NoPermissionError,
@@ -53,6 +54,7 @@ _HINTS_OF_LOST: Final = (
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
     ("certificate required", _OF_CLIENT_CERTIFICATE),
+    ("Protocol error", "Check that the url is the address of a Redis server, and that a port with TLS has rediss://."),
     ("reset by peer", "Check that the server is running. If its port uses TLS, write rediss:// instead of redis://."),
 )
 """Texts of lost connections, and the next step."""
@@ -77,8 +79,9 @@ _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELEC
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|" + "|".join(NOT_READY) + r")\b")
 
 
-CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError)
-"""Errors that redis-py and sockets raise without a connection, or without a reply in time."""
+CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError, InvalidResponse)
+"""Errors that redis-py and sockets raise without a connection, without a reply in time, or if the server is not Redis.
+"""
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
 """Errors that redis-py raises for an error reply. The last two of these errors derive from ConnectionError of

@@ -1,5 +1,6 @@
 """The executor for one server: it loads missing scripts, and resends calls only when that is safe."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -14,6 +15,9 @@ from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 
 T = TypeVar("T")
+
+waiting: Final = logging.getLogger("delayq.redis.waiting")
+"""Reports at DEBUG that a call is tried again. Commands print the first report."""
 
 RETRY_TIMEOUT: Final = 5.0
 """How long a failed call is retried, in seconds."""
@@ -103,12 +107,14 @@ class ServerExecutor(Executor):
         if missing:
             await self._ask_again(calls, replies, missing, deadline)
         pause = FIRST_PAUSE
-        while waiting := [n for n, reply in enumerate(replies) if _is_error(reply) and is_not_ready(reply)]:
+        while waiting_calls := [n for n, reply in enumerate(replies) if _is_error(reply) and is_not_ready(reply)]:
             if self._clock() + pause >= deadline:
                 break
+            if pause == FIRST_PAUSE:
+                waiting.debug("Redis at %s is not ready: %s; trying again …", self.where, replies[waiting_calls[0]])
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-            await self._ask_again(calls, replies, waiting, deadline)
+            await self._ask_again(calls, replies, waiting_calls, deadline)
 
     async def _ask_again(
         self, calls: Sequence[Call[Any]], replies: list[Any], places: list[int], deadline: float
@@ -153,6 +159,8 @@ class ServerExecutor(Executor):
                     raise self._lost(calls, lost, was_sent=True) from lost
                 if is_last:
                     raise self._lost(calls, lost, was_sent=False) from lost
+                if pause == FIRST_PAUSE:
+                    waiting.debug("Redis at %s does not answer: %s; trying again …", self.where, lost)
             await self._leaf.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

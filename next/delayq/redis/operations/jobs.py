@@ -94,12 +94,18 @@ class JobOperations(OperationsBase[RefT]):
         """Change the due time of a job, unless a worker has already received the job. Return a reference to the job.
 
         `delay`: time from now ('15m', a timedelta). `at`: point in time (RFC 3339 text, or a datetime); `tz` and `fold`
-        belong to a local time, as in `schedule`. If neither is given, the job is due now. `queue`: None = the default
-        queue. The outcome of the reference is `rescheduled`.
+        belong to a local time, as in `schedule`. One of them must be given. `queue`: None = the default queue. The
+        outcome of the reference is `rescheduled`.
 
         Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
         """
         name = self._queue(queue)
+        if delay is None and at is None:
+            raise InvalidInput(
+                "The new due time is missing.",
+                hint="Give delay= or at=. To let the job run now, use run_now.",
+                field="delay",
+            )
         when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
         return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
 
