@@ -22,7 +22,7 @@ from tests.support.topologies import ClusterGroup, Server, cluster_group, comman
 from tests.support.waiting import wait_until
 from tests.support.workers import end_worker
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("cluster")]  # one group of servers for all tests
 
 QUEUES = [f"q{n}" for n in range(6)]
 """Every primary has some of them."""

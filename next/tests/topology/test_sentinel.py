@@ -19,7 +19,7 @@ from tests.support.topologies import SERVICE, SentinelGroup, sentinel_group
 from tests.support.waiting import wait_until
 from tests.support.workers import end_worker
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sentinel")]  # one group of servers for all tests
 
 APP = """
 from delayq import job
