@@ -72,14 +72,22 @@ def _failed(job: JobInfo) -> Reason:
 def _doomed(facts: Facts) -> Iterator[Reason]:
     """Reasons for a failure as soon as a worker gets the job."""
     job = facts.job
+    deadline_ms = job.envelope.deadline_ms if job.envelope else None
     if job.envelope is None:
         what = "The envelope of the job cannot be read, so the job will fail when a worker gets it."
         yield Reason("unreadable", what, _command("cancel", job, "deletes it"))
-    elif job.envelope.deadline_ms is not None and job.envelope.deadline_ms <= facts.stats.now_ms:
-        what = (
-            f"The deadline of the job passed at {format_instant(job.envelope.deadline_ms)}, so no attempt will start."
-        )
+    elif deadline_ms is None:
+        return
+    elif deadline_ms <= facts.stats.now_ms:
+        what = f"The deadline of the job passed at {format_instant(deadline_ms)}, so no attempt will start."
         yield Reason("deadline-passed", what, "To run it, schedule a job with a later deadline.")
+    elif job.state == "scheduled" and job.due_ms is not None and deadline_ms < job.due_ms:
+        what = (
+            f"The job is due at {format_instant(job.due_ms)}, after its deadline at {format_instant(deadline_ms)}, so "
+            "the job will fail with DeadlinePassed and not run."
+        )
+        action = 'Schedule the job again with a later deadline: cancel it first, or use `on_conflict="replace"`.'
+        yield Reason("deadline-before-due", what, action)
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:

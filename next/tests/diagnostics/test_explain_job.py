@@ -60,6 +60,14 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("scheduled", {"due_ms": NOW - 1_000, "stats": {"paused_until_ms": 0}}, ["queue-paused", "due"]),
         ("scheduled", {"due_ms": NOW + 1_000, "stats": {"paused_until_ms": 0}}, ["due-later", "queue-paused"]),
         ("scheduled", {"due_ms": NOW + 60_000, "envelope": None}, ["unreadable", "due-later"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "deadline_ms": NOW + 59_999}, ["deadline-before-due", "due-later"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "deadline_ms": NOW + 60_000}, ["due-later"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "deadline_ms": NOW}, ["deadline-passed", "due-later"]),
+        (
+            "scheduled",
+            {"due_ms": NOW + 60_000, "deadline_ms": NOW + 1, "attempts": 1},
+            ["deadline-before-due", "retry"],
+        ),
         ("ready", {"envelope": None}, ["unreadable", "ready"]),
         ("ready", {"deadline_ms": NOW}, ["deadline-passed", "ready"]),
         ("ready", {"deadline_ms": NOW + 1}, ["ready"]),
@@ -97,6 +105,16 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s."
     (ready,) = reasons("ready")
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
+
+
+def test_a_deadline_before_the_due_time_is_named_with_both_times() -> None:
+    doomed, _ = reasons("scheduled", due_ms=NOW + 120_000, deadline_ms=NOW + 60_000)
+    assert doomed == Reason(
+        "deadline-before-due",
+        "The job is due at 2026-11-27T14:35:20.000Z, after its deadline at 2026-11-27T14:34:20.000Z, so the job will "
+        "fail with DeadlinePassed and not run.",
+        'Schedule the job again with a later deadline: cancel it first, or use `on_conflict="replace"`.',
+    )
 
 
 def test_the_unknown_field_is_named() -> None:

@@ -14,7 +14,8 @@ class Operations(SchedulingOperations[RefT], FailedOperations[RefT], QueueOperat
     An operation raises the errors that its docstring names. Every operation can also raise these errors of the server:
 
         BackendUnavailable    the server does not answer; nothing changed
-        CallRefused           the server refused the call, for example because of a missing right or a damaged key
+        CallRefused           the server refused the call, for example because of a missing right or a damaged key;
+                              import this BackendError from `delayq.core.errors`
         BackendFull           the server is at its memory limit; nothing changed (only operations that write)
         OutcomeUnknown        the reply was lost, so the change may have happened (only operations that write)
         NotConfirmed          the change happened, but the durability of the settings was not confirmed (only
