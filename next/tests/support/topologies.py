@@ -101,12 +101,12 @@ class SentinelGroup:
         self.url = f"redis+sentinel://{hosts}/{SERVICE}"
         wait_until(self.is_whole)
 
-    def is_whole(self) -> bool:
-        """Return True if each sentinel knows the others and the primary, and a replica follows it.
+    def is_whole(self, replicas: int = 1) -> bool:
+        """Return True if each sentinel knows the others and the primary, and so many replicas follow it.
 
-        The other server may have been the primary before. The sentinels need ten seconds to make it a replica.
+        One of the replicas may have been the primary before. The sentinels need ten seconds to make it a replica.
         """
-        return all(self._knows_all(sentinel) for sentinel in self.sentinels) and bool(self._replicas())
+        return all(self._knows_all(sentinel) for sentinel in self.sentinels) and len(self._replicas()) >= replicas
 
     def primary(self) -> Server:
         """Return the server that the first sentinel names."""

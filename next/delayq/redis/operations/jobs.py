@@ -112,9 +112,9 @@ class JobOperations(OperationsBase[RefT]):
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
         """Make a scheduled job ready before its due time, so that the job runs as soon as a worker is free.
 
-        `queue`: None = the default queue. The outcome of the returned reference is `ready`. If the queue is paused or
-        has reached its limit of ready and reserved jobs, the outcome is `scheduled`: the job is due now, and becomes
-        ready later.
+        `queue`: None = the default queue. The outcome of the returned reference is `ready`. If the queue is paused, has
+        reached its limit of ready and reserved jobs, or has no stream yet, the outcome is `scheduled`: the job is due
+        now, and becomes ready later.
 
         Raises the errors of `reschedule`. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
