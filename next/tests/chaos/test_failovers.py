@@ -172,7 +172,7 @@ def test_primaries_with_sentinels_fail(tmp_path: Path) -> None:
         def fail_one(n: int, runs: Runs) -> float:
             wait_until(lambda: group.is_whole(replicas=2), patience=60)  # or writes wait for the last server
             old = group.primary()
-            return fail_over(old, lambda: group.primary() is not old, SIGNALS[n % 2], runs)
+            return fail_over(old, lambda: group.primary() is not old and group.agree(), SIGNALS[n % 2], runs)
 
         run("Sentinel", group.url, tmp_path, fail_one)
 

@@ -101,6 +101,10 @@ class SentinelGroup:
         self.url = f"redis+sentinel://{hosts}/{SERVICE}"
         wait_until(self.is_whole)
 
+    def agree(self) -> bool:
+        """Return True if all sentinels name the same primary."""
+        return len({str(one.client.sentinel_get_master_addr_by_name(SERVICE)) for one in self.sentinels}) == 1
+
     def is_whole(self, replicas: int = 1) -> bool:
         """Return True if each sentinel knows the others and the primary, and so many replicas follow it.
 

@@ -13,7 +13,9 @@ import pytest
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, LoginRefused
-from delayq.redis.connection.sentinel import SentinelAddress
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.sentinel import SentinelAddress, Sentinels
 from delayq.settings.model import load_settings
 from tests.support.topologies import SERVICE, SentinelGroup, sentinel_group
 from tests.support.waiting import wait_until
@@ -157,3 +159,30 @@ def test_the_parts_of_an_address() -> None:
     assert address.primary("10.0.0.1", 6379).masked == "rediss://user:***@10.0.0.1:6379/3?ssl_cert_reqs=***"
     assert address.masked.startswith("rediss+sentinel://user:***@h1,[::1]:7/main/3?")
     assert "pw" not in address.masked and "sp" not in address.masked.replace("ssl", "")
+
+
+class Named:
+    """The executor of a sentinel that names one server as the primary since an epoch, or does not answer."""
+
+    def __init__(self, port: int, epoch: int) -> None:
+        self.where = f"sentinel of {port}"
+        self.asked = 0
+        self._port = port
+        self._epoch = epoch
+
+    async def run(self, call: object) -> tuple[int, str, int]:
+        self.asked += 1
+        if not self._port:
+            raise BackendUnavailable("away")
+        return self._epoch, "127.0.0.1", self._port
+
+
+def test_the_newest_answer_of_all_sentinels_counts() -> None:
+    now = [0.0]
+    address = SentinelAddress("redis+sentinel://h1,h2,h3/main")
+    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server), clock=lambda: now[0])
+    dead = Named(0, 0)
+    sentinels._executors = [dead, Named(1, 3), Named(2, 4)]  # type: ignore[list-item]
+    for now[0] in (100.0, 105.0, 111.0):
+        assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
+    assert dead.asked == 2

@@ -5,6 +5,7 @@ Sentinels are servers that watch one primary and its replicas. If the primary fa
 """
 
 import re
+import time
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Final
@@ -18,6 +19,9 @@ from delayq.redis.connection.url import Address
 
 SENTINEL_TIMEOUT: Final = 0.5
 """Seconds after which a sentinel without an answer is skipped."""
+
+SENTINEL_REST: Final = 10.0
+"""How long a sentinel that did not answer is not asked, in seconds."""
 
 _SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]*)")
 
@@ -56,48 +60,72 @@ class SentinelAddress:
 class Sentinels:
     """Asks the sentinels of a service for its primary. `make_leaf`: makes the leaf of one server."""
 
-    def __init__(self, address: SentinelAddress, make_leaf: Callable[[Address, float], Leaf[Any]]) -> None:
+    def __init__(
+        self,
+        address: SentinelAddress,
+        make_leaf: Callable[[Address, float], Leaf[Any]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._address = address
+        self._clock = clock
+        self._failed_at: dict[str, float] = {}
         self._executors = [
             ServerExecutor(make_leaf(sentinel, SENTINEL_TIMEOUT), retry_timeout=0) for sentinel in address.sentinels
         ]
 
     async def primary(self) -> Address:
-        """Return the address of the current primary. The sentinel that answered is asked first the next time.
+        """Return the address of the current primary.
+
+        After a failover, some sentinels learn seconds later than others about the new primary. Meanwhile the old one
+        may come back and accept jobs, which are lost. So all sentinels are asked, and the newest answer counts: the one
+        with the highest epoch, a number that grows with each failover. A sentinel that did not answer is left out for
+        SENTINEL_REST seconds if another one answers.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.
         """
         refusal: LoginRefused | None = None
-        asked = [executor.where for executor in self._executors]
-        for executor in list(self._executors):
+        newest: tuple[int, str, int] | None = None
+        for executor in sorted(self._executors, key=lambda one: self._failed_at.get(one.where, 0.0)):
+            failed_at = self._failed_at.get(executor.where)
+            if newest is not None and failed_at is not None and self._clock() < failed_at + SENTINEL_REST:
+                continue
             try:
-                found = await executor.run(_primary_of(self._address.service))
-            except (BackendUnavailable, CallRefused):
+                named = await executor.run(_primary_of(self._address.service))
+            except BackendUnavailable:
+                self._failed_at[executor.where] = self._clock()
                 continue
             except LoginRefused as error:
                 refusal = error
                 continue
-            if found is not None:
-                self._executors.remove(executor)
-                self._executors.insert(0, executor)
-                return self._address.primary(*found)
-            refusal = refusal or LoginRefused(
-                f"The sentinel at {executor.where} does not know the service {self._address.service!r}.",
-                hint="Write the name that `sentinel monitor` has in the configuration of the sentinels.",
-                field="url",
-            )
-        raise refusal or ConnectionLost(f"none of its sentinels answered ({', '.join(asked)})", sent=False)
+            except CallRefused as error:
+                refusal = self._refusal(executor.where, error)
+                continue
+            self._failed_at.pop(executor.where, None)
+            newest = named if newest is None else max(newest, named)
+        if newest is not None:
+            return self._address.primary(newest[1], newest[2])
+        asked = ", ".join(executor.where for executor in self._executors)
+        raise refusal or ConnectionLost(f"none of its sentinels answered ({asked})", sent=False)
+
+    def _refusal(self, where: str, error: CallRefused) -> LoginRefused:
+        if "No such master" not in error.message:
+            return LoginRefused(error.message, hint=error.hint, field="url")
+        return LoginRefused(
+            f"The sentinel at {where} does not know the service {self._address.service!r}.",
+            hint="Write the name that `sentinel monitor` has in the configuration of the sentinels.",
+            field="url",
+        )
 
     async def sleep(self, seconds: float) -> None:
         """Wait without using a connection."""
         await self._executors[0].sleep(seconds)
 
     async def close(self) -> None:
-        """Close the idle connections, and ask another sentinel first the next time."""
+        """Close the idle connections."""
         for executor in self._executors:
             await executor.close()
-        self._executors.append(self._executors.pop(0))
 
 
 class SentinelLeaf:
@@ -142,11 +170,7 @@ class SentinelLeaf:
         await self._sentinels.sleep(seconds)
 
     async def close(self) -> None:
-        """Close the idle connections, and ask another sentinel next time.
-
-        The executor calls this when the primary turns out to be a replica. The sentinel that named it may be the last
-        one to know about a failover.
-        """
+        """Close the idle connections. The executor also calls this when the primary turns out to be a replica."""
         if self._primary is not None:
             await self._forget(self._primary)
         await self._sentinels.close()
@@ -168,10 +192,11 @@ class SentinelLeaf:
         await leaf.close()
 
 
-def _primary_of(service: str) -> Call[tuple[str, int] | None]:
-    """Return the call that asks a sentinel for the primary. The reply is None if it does not know the service."""
-    return read("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, parse=_host_and_port)
+def _primary_of(service: str) -> Call[tuple[int, str, int]]:
+    """Return the call that asks a sentinel for the primary: its epoch, host and port."""
+    return read("SENTINEL", "MASTER", service, parse=_epoch_host_port)
 
 
-def _host_and_port(reply: list[bytes] | None) -> tuple[str, int] | None:
-    return None if reply is None else (reply[0].decode(), int(reply[1]))
+def _epoch_host_port(reply: list[bytes]) -> tuple[int, str, int]:
+    about = dict(zip(reply[::2], reply[1::2], strict=True))
+    return int(about[b"config-epoch"]), about[b"ip"].decode(), int(about[b"port"])
