@@ -295,7 +295,7 @@ def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
 
 
 def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
-    with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
+    with private_server(["--replicaof", "127.0.0.1", "1"]) as replica:
         executor = ServerExecutor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
         with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
             drive(executor.run(COUNT))

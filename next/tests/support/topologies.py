@@ -86,7 +86,7 @@ class SentinelGroup:
 
         login = ["--requirepass", password, "--masterauth", password] if password else []
         first = server(*login)
-        of_first = ("--replicaof", f"127.0.0.1 {first.port}")
+        of_first = ("--replicaof", "127.0.0.1", str(first.port))
         self.servers = [first, server(*of_first, *login), server(*of_first, *login)]
         watched = [
             f"sentinel monitor {SERVICE} 127.0.0.1 {first.port} 2",
