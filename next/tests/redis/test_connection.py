@@ -31,6 +31,7 @@ from tests.support.waiting import wait_until
 
 COUNT: Call[int] = command("INCR", "count", parse=int, repeatable=False)
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+HAS_SSL_PASSWORD = tuple(int(part) for part in redis.__version__.split(".")[:2]) >= (7, 2)
 
 
 def count_blocking(url: str) -> int:
@@ -250,12 +251,22 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, sent
 )
 def test_values_of_tls_are_refused_before_a_connection_is_tried(option: str, tmp_path: Path) -> None:
     (tmp_path / "text.pem").write_text("no certificate")
+    secret, named = ("&ssl_password=s3cret", ", ssl_password") if HAS_SSL_PASSWORD else ("&password=s3cret", "")
     with pytest.raises(ConfigError) as refused:
-        DelayQ(f"rediss://host?{option.format(folder=tmp_path)}&ssl_password=s3cret")
+        DelayQ(f"rediss://host?{option.format(folder=tmp_path)}{secret}")
     name = option.partition("=")[0]
     assert "has TLS options that cannot be used: " in str(refused.value)
-    assert f"Check the values of {name}, ssl_password. Their files must exist" in str(refused.value)
+    assert f"Check the values of {name}{named}. Their files must exist" in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_path=/etc/ssl/certs", "ssl_password=s3cret"])
+def test_an_option_of_a_newer_redis_py_is_refused_by_an_older_one(option: str) -> None:
+    if HAS_SSL_PASSWORD:
+        DelayQ(f"rediss://host?{option}").close()
+        return
+    with pytest.raises(ConfigError, match=r"ssl_ca_path and ssl_password need redis-py 7\.2\."):
+        DelayQ(f"rediss://host?{option}")
 
 
 def test_an_unknown_option_of_a_url_is_told_with_the_nearest_one() -> None:
