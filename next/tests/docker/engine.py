@@ -1,4 +1,4 @@
-"""A Docker engine: the one of this machine, or a private one that the test starts and stops."""
+"""A Docker engine. It already runs on this machine, or the tests start it and stop it."""
 
 import os
 import platform
@@ -33,12 +33,12 @@ class Engine:
         self.is_private = is_private
         self._environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
 
-    def try_(self, *words: str, seconds: float = 120, folder: Path = NEXT) -> subprocess.CompletedProcess[str]:
+    def try_(self, *words: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a client command, which may fail. Errors are part of the output."""
         return subprocess.run(
             words,
             env=self._environment,
-            cwd=folder,
+            cwd=NEXT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -47,9 +47,9 @@ class Engine:
             check=False,
         )
 
-    def run(self, *words: str, seconds: float = 120, folder: Path = NEXT) -> str:
+    def run(self, *words: str, seconds: float = 120) -> str:
         """Run a client command and return its output without outer blanks."""
-        done = self.try_(*words, seconds=seconds, folder=folder)
+        done = self.try_(*words, seconds=seconds)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}"
         return done.stdout.strip()
 
@@ -80,7 +80,7 @@ class Engine:
 
 @contextmanager
 def engine() -> Iterator[Engine]:
-    """Give the engine that answers, or else start dockerd for the block. If neither is possible, skip the test."""
+    """Use a running engine, or start dockerd for the block. If neither is possible, skip the test."""
     if not shutil.which("docker"):
         pytest.skip("docker is not installed")
     own = Engine(None, is_private=False)
@@ -93,6 +93,7 @@ def engine() -> Iterator[Engine]:
         host = f"unix://{folder}/docker.sock"
         words = ["dockerd", "--host", host, "--pidfile", f"{folder}/pid", "--exec-root", f"{folder}/exec"]
         words += ["--data-root", str(_CACHE / "data")]
+        words += ["--bridge", "none", "--iptables=false"]  # leave the network of the machine as it is
         with (Path(folder) / "log").open("w") as log:
             daemon = subprocess.Popen(words, stdout=log, stderr=log)
         started = Engine(host, is_private=True)

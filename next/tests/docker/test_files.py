@@ -61,6 +61,14 @@ def test_every_server_keeps_its_data() -> None:
             assert option in command
 
 
+@pytest.mark.parametrize("overlay", ["compose.yaml", "compose.sentinel.yaml", "compose.cluster.yaml"])
+def test_servers_stop_after_the_workers(overlay: str) -> None:
+    services = compose(overlay)
+    servers = {name for name in services if name.startswith(("valkey", "sentinel"))}
+    for name in ("mover", "worker"):
+        assert {"valkey", *services[name]["depends_on"]} == servers
+
+
 @pytest.mark.parametrize("overlay", ["compose.sentinel.yaml", "compose.cluster.yaml"])
 def test_an_overlay_gives_all_containers_the_address(overlay: str) -> None:
     services = compose(overlay)

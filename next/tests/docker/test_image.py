@@ -1,4 +1,4 @@
-"""The image in a Docker engine: rights, TERM, and what a wrong setting does."""
+"""The image in a Docker engine: its rights, TERM, and wrong settings."""
 
 import uuid
 from collections.abc import Callable, Iterator
