@@ -148,7 +148,9 @@ def test_sigterm_lets_what_runs_finish(
     assert (stats.ready, stats.reserved) == (1, 0)
 
 
-@pytest.mark.parametrize(("before", "ended"), [((), True), (("nohup",), False)], ids=["terminal", "nohup"])
+@pytest.mark.parametrize(
+    ("before", "ended"), [(("env", "--default-signal=HUP"), True), (("nohup",), False)], ids=["terminal", "nohup"]
+)
 def test_a_hangup_stops_a_worker_unless_it_is_ignored(
     start: Start, client: DelayQ, tmp_path: Path, *, before: tuple[str, ...], ended: bool
 ) -> None:

@@ -31,6 +31,7 @@ from tests.support.waiting import wait_until
 
 COUNT: Call[int] = command("INCR", "count", parse=int, repeatable=False)
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+HAS_SSL_PASSWORD = tuple(int(part) for part in redis.__version__.split(".")[:2]) >= (7, 2)
 
 
 def count_blocking(url: str) -> int:
@@ -248,11 +249,12 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secrets(url: str, sent
 )
 def test_values_of_tls_are_refused_before_a_connection_is_tried(option: str, tmp_path: Path) -> None:
     (tmp_path / "text.pem").write_text("no certificate")
+    secret, named = ("&ssl_password=s3cret", ", ssl_password") if HAS_SSL_PASSWORD else ("&password=s3cret", "")
     with pytest.raises(ConfigError) as refused:
-        DelayQ(f"rediss://host?{option.format(folder=tmp_path)}&ssl_password=s3cret")
+        DelayQ(f"rediss://host?{option.format(folder=tmp_path)}{secret}")
     name = option.partition("=")[0]
     assert "has TLS options that cannot be used: " in str(refused.value)
-    assert f"Check the values of {name}, ssl_password. Certificates and keys must" in str(refused.value)
+    assert f"Check the values of {name}{named}. Certificates and keys must" in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
 
@@ -271,6 +273,15 @@ def test_values_of_tls_that_redis_py_would_accept_are_refused(option: str, hint:
     assert f"The option {option.partition('=')[0]} of the url" in str(refused.value)
     assert str(refused.value).endswith(hint)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_path=/etc/ssl/certs", "ssl_password=s3cret"])
+def test_an_option_of_a_newer_redis_py_is_refused_by_an_older_one(option: str) -> None:
+    if HAS_SSL_PASSWORD:
+        DelayQ(f"rediss://host?{option}").close()
+        return
+    with pytest.raises(ConfigError, match=r"ssl_ca_path and ssl_password need redis-py 7\.2\."):
+        DelayQ(f"rediss://host?{option}")
 
 
 def test_an_unknown_option_of_a_url_is_told_with_the_nearest_one() -> None:
@@ -310,7 +321,7 @@ def test_a_server_that_is_not_there_is_named_without_its_secrets() -> None:
 
 
 def test_a_replica_that_takes_no_writes_is_asked_again() -> None:
-    with private_server(["--replicaof", "127.0.0.1 1"]) as replica:
+    with private_server(["--replicaof", "127.0.0.1", "1"]) as replica:
         executor = ServerExecutor(BlockingLeaf(Address(replica)), retry_timeout=0.1)
         with pytest.raises(BackendUnavailable, match="is not ready: it is a read-only replica"):
             drive(executor.run(COUNT))

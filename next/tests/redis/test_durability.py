@@ -9,7 +9,7 @@ import redis
 
 from delayq import DelayQ, FoundElsewhere, JobNotFound, JobRef, JobSpec, NotConfirmed, Settings
 from delayq.redis import session
-from tests.support.servers import private_server
+from tests.support.servers import private_server, version_of
 from tests.support.waiting import wait_until
 
 
@@ -97,7 +97,7 @@ def test_what_was_refused_is_not_unconfirmed(url: str, server: redis.Redis, impa
 def test_an_aof_confirms_what_is_stored() -> None:
     with private_server(["--appendonly", "yes", "--appendfsync", "always"]) as url:
         with redis.Redis.from_url(url) as server:
-            if int(server.info("server")["redis_version"].split(".")[0]) < 7:
+            if version_of(server) < (7, 2):
                 pytest.skip("this server has no WAITAOF")
         with client_of(url, "fsync") as client:
             assert client.schedule("n", queue="orders", delay="1h").outcome == "created"

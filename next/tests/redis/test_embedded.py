@@ -24,7 +24,7 @@ from delayq.redis.embedded.binary import find_program
 from delayq.redis.embedded.server import EmbeddedServer
 from delayq.settings.model import load_settings
 from tests.support.embedded import has_written, is_held, kill, process_id
-from tests.support.servers import server_program
+from tests.support.servers import server_program, version_of
 from tests.support.waiting import wait_until
 
 
@@ -206,10 +206,10 @@ def test_only_its_own_user_reaches_it(project: Path, monkeypatch: pytest.MonkeyP
     server = server_here()
     places = [server.data_dir, server.socket.parent, server.socket, *server.data_dir.rglob("*")]
     assert {stat.S_IMODE(place.lstat().st_mode) & 0o077 for place in places} == {0}
-    with redis.Redis(unix_socket_path=str(server.socket)) as connection:
-        options = connection.config_get("port", "maxmemory-policy", "appendonly", "appendfsync", "save")
     wanted = {"port": "0", "maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "everysec", "save": ""}
-    assert options == wanted
+    with redis.Redis(unix_socket_path=str(server.socket)) as connection:
+        for name, value in wanted.items():
+            assert connection.config_get(name) == {name: value}
 
 
 def test_a_silent_server_is_an_error_and_gets_no_second_one(project: Path) -> None:
@@ -260,6 +260,8 @@ def test_a_server_that_loads_its_data_is_waited_for(project: Path, tmp_path: Pat
             client.schedule("order.close", id=f"{n}", queue=f"q{n}", delay="1h")
     server = server_here()
     with redis.Redis(unix_socket_path=str(server.socket)) as connection:
+        if version_of(connection) < (7, 0):
+            pytest.skip("this server loads 2 MB before it answers, and the test has less data")
         connection.bgrewriteaof()
         while connection.info("persistence")["aof_rewrite_in_progress"]:
             pass
@@ -302,7 +304,7 @@ def test_a_server_that_ends_while_it_starts_tells_why(project: Path) -> None:
     schedule_one()
     server = server_here()
     server.stop()
-    (log,) = server.data_dir.glob("appendonlydir/*.incr.aof")
+    (log,) = [*server.data_dir.glob("appendonlydir/*.incr.aof"), *server.data_dir.glob("appendonly.aof")]
     log.write_bytes(b"*1\r\nnonsense\r\n" + log.read_bytes())
     with pytest.raises(BackendUnavailable, match=r"ended during its start\. .*server\.log:\n(?s:.*)Bad file format"):
         server.find_or_start()

@@ -241,6 +241,11 @@ def test_a_trip_is_sent_again_only_when_all_its_calls_may_be() -> None:
             CallRefused,
             "refused GET: ACL failure in script: No permissions to access a channel. Allow it in the ACL of this user",
         ),
+        (
+            "ERR Error running script (call to f_1): @user_script:35: WRONGTYPE Operation against a key",
+            CallRefused,
+            "refused GET: WRONGTYPE Operation against a key. Another",
+        ),
         ("ERR unknown command", CallRefused, "refused GET: ERR unknown command."),
     ],
 )

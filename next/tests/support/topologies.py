@@ -1,12 +1,13 @@
 """Servers that belong together, on loopback ports: a primary with two replicas and three sentinels, or a cluster."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ SLOTS = 16_384
 class Server:
     """One server, or one sentinel, that the test can kill, suspend and start again."""
 
-    def __init__(self, folder: Path, *options: str, password: str | None, is_sentinel: bool = False) -> None:
-        self.port = _free_port()
-        self.bus_port = int(options[options.index("--cluster-port") + 1]) if "--cluster-port" in options else 0
+    def __init__(
+        self, folder: Path, *options: str, password: str | None, port: int | None = None, is_sentinel: bool = False
+    ) -> None:
+        self.port = port or _free_port()
         self._words = [server_program()]
         if is_sentinel:
             config = folder / f"sentinel-{self.port}.conf"
@@ -87,7 +89,7 @@ class SentinelGroup:
 
         login = [*more, *(["--requirepass", password, "--masterauth", password] if password else [])]
         first = server(*login)
-        of_first = ("--replicaof", f"127.0.0.1 {first.port}")
+        of_first = ("--replicaof", "127.0.0.1", str(first.port))
         self.servers = [first, server(*of_first, *login), server(*of_first, *login)]
         watched = [
             f"sentinel monitor {SERVICE} 127.0.0.1 {first.port} 2",
@@ -134,18 +136,17 @@ class ClusterGroup:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.servers: list[Server] = []
         for _ in range(6):
-            port = _free_port()
             options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
-            options += ["--cluster-require-full-coverage", "no", "--cluster-port", str(port)]
-            server = Server(folder, *options, password=None)
+            options += ["--cluster-require-full-coverage", "no"]
+            server = Server(folder, *options, password=None, port=_free_cluster_port())
             stack.callback(server.end)
             self.servers.append(server)
         primaries, replicas = self.servers[:3], self.servers[3:]
         for server in self.servers[1:]:
-            command(server, "CLUSTER", "MEET", "127.0.0.1", primaries[0].port, primaries[0].bus_port)
+            command(server, "CLUSTER", "MEET", "127.0.0.1", primaries[0].port)
         for n, server in enumerate(primaries):
             first, last = n * SLOTS // 3, (n + 1) * SLOTS // 3 - 1
-            command(server, "CLUSTER", "ADDSLOTSRANGE", first, last)
+            command(server, "CLUSTER", "ADDSLOTS", *range(first, last + 1))
         wait_until(lambda: all(len(self.nodes(server)) == 6 for server in self.servers))
         for primary, replica in zip(primaries, replicas, strict=True):
             command(replica, "CLUSTER", "REPLICATE", command(primary, "CLUSTER", "MYID"))
@@ -216,3 +217,15 @@ def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
         return port
+
+
+def _free_cluster_port() -> int:
+    """Return a free port. The port of the cluster bus, which is 10,000 higher before Redis 7, is free too."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with (
+            suppress(OSError),
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_server(("127.0.0.1", port + 10_000)),
+        ):
+            return port

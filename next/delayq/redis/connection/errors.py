@@ -70,8 +70,13 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
 }
 """Errors of redis-py whose text lacks the error code, and these codes."""
 
-_PLACE_IN_SCRIPT: Final = re.compile(r",? script: (?!.* script: ).*")
-"""The position in the script at which the error occurred. The position does not help the caller, so it is removed."""
+_PLACE_IN_SCRIPT: Final = re.compile(
+    r"(?:ERR )?Error running script \(call to \w+\): @user_script:\d+: -?|,? script: (?!.* script: ).*"
+)
+"""The position in the script at which the error occurred. The position does not help the caller, so it is removed.
+
+Redis 6.2 writes the position before the error, and newer servers write it after the error.
+"""
 
 _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELECT)\b")
 """Error replies about the user, the password or the database number, if redis-py has no type for them."""

@@ -101,10 +101,11 @@ class Address:
         self._is_tls = url.startswith("rediss:")
         try:
             self.blocking_connection()
+            self.asyncio_connection()
         except (TypeError, RedisError):
             raise ConfigError(
                 f"The url {self.masked!r} has an option with an invalid value, or an option of another kind of url.",
-                hint="Options that begin with ssl_ need rediss://.",
+                hint="Options that begin with ssl_ need rediss://. ssl_ca_path and ssl_password need redis-py 7.2.",
                 field="url",
             ) from None
         if self._is_tls:
@@ -167,6 +168,9 @@ class Address:
             **self._options,
             "protocol": 2,
         }
+        for given, other in (("ssl_certfile", "ssl_keyfile"), ("ssl_keyfile", "ssl_certfile")):
+            if given in options:  # asyncio connections of redis-py before 7.2 ignore one file without the other
+                options.setdefault(other, options[given])
         if module is asyncio_connections:
             options["socket_timeout"] = None  # the leaf implements the timeout
         else:
