@@ -22,7 +22,6 @@ WORKERS: Final = os.environ.get("WORKERS", "3")
 SERVER_TESTS: Final = (
     "tests/scripts",
     "tests/redis",
-    "tests/topology",
     "tests/worker",
     "tests/test_processes.py",
     "tests/test_stop_requests.py",

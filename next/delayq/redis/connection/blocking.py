@@ -92,7 +92,7 @@ class BlockingLeaf:
                 connection = self._idle.pop()
             except IndexError:
                 return self._address.blocking_connection(self._try_timeout)
-            if not _is_readable(connection):
+            if not _readable([connection._sock], 0):  # else the server has closed it
                 return connection
             connection.disconnect()
 
@@ -124,11 +124,6 @@ def _log_in(connection: AbstractConnection) -> None:
     except ERROR_REPLIES as error:
         if not is_logged_in(error):
             raise
-
-
-def _is_readable(connection: AbstractConnection) -> bool:
-    """Return True if an idle connection has something to read, which means that the server has closed it."""
-    return bool(_readable([connection._sock], 0))
 
 
 def _readable(watched: list[Any], seconds: float) -> set[int]:

@@ -84,9 +84,7 @@ class ClusterExecutor(Executor):
         """The address of the cluster, without secrets."""
         return self._where
 
-    async def run_all(
-        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
-    ) -> list[T | BackendError]:
+    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
         """Send calls in one round trip for each node; see Executor. The nodes work at the same time."""
         deadline = self._clock() + self._retry_timeout
         return await self._collect(calls, await self._send(calls, range(len(calls))), deadline, block)

@@ -45,13 +45,10 @@ class Executor(ABC):
         return value_of((await self.run_all((call,)))[0])
 
     @abstractmethod
-    async def run_all(
-        self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
-    ) -> list[T | BackendError]:
+    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
         """Send calls in one round trip, and return the outcome of each in the same order: a value or an error.
 
-        * `block`: how long a blocking command may wait on the server, in seconds.
-        * `was_sent`: an earlier try of the same calls may have reached the server.
+        `block`: how long a blocking command may wait on the server, in seconds.
 
         Raises only errors of the whole round trip. BackendUnavailable means that no call had an effect, because no call
         was sent or all calls only read. OutcomeUnknown means that calls were sent but their replies were lost.

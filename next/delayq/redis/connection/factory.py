@@ -81,8 +81,8 @@ def make_executor(
 def locator(address: "Address | SentinelAddress | ClusterAddress") -> Callable[[], Address]:
     """Return a function that finds a server for a subscription: the primary, or one node of a cluster after the other.
 
-    Each call asks the sentinels, or reads the map of the cluster if it is stale. Raises ConnectionLost,
-    BackendUnavailable and LoginRefused.
+    With sentinels, each call asks them. Raises ConnectionLost and LoginRefused. In a cluster, only the nodes that the
+    url names are used, because any node passes on the notifications of all.
     """
     if isinstance(address, Address):
         return lambda: address

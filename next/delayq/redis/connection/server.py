@@ -51,7 +51,10 @@ class ServerExecutor(Executor):
     async def run_all(
         self, calls: Sequence[Call[T]], *, block: float = 0.0, was_sent: bool = False
     ) -> list[T | BackendError]:
-        """Send calls in one round trip; see Executor."""
+        """Send calls in one round trip; see Executor.
+
+        `was_sent`: an earlier try of the same calls may have reached the server.
+        """
         if not calls:
             return []
         deadline = self._clock() + self._retry_timeout
