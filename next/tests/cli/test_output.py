@@ -101,4 +101,7 @@ def test_a_command_that_waits_for_redis_says_so_once(words: str) -> None:
     told = [line for line in ended.stderr.splitlines() if "trying again" in line]
     assert len(told) == 1
     assert told[0].startswith("delayq: Redis at redis://127.0.0.1:1 does not answer: Error 111")
-    assert "trying again" not in run("redis://127.0.0.1:1", f"-q {words}").stderr
+
+
+def test_a_quiet_command_waits_for_redis_without_a_line() -> None:
+    assert "trying again" not in run("redis://127.0.0.1:1", "-q stats").stderr

@@ -34,12 +34,12 @@ LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 HAS_SSL_PASSWORD = tuple(int(part) for part in redis.__version__.split(".")[:2]) >= (7, 2)
 
 
-def count_blocking(url: str) -> int:
-    return drive(ServerExecutor(BlockingLeaf(Address(url))).run(COUNT))
+def count_blocking(url: str, retry_timeout: float = 5.0) -> int:
+    return drive(ServerExecutor(BlockingLeaf(Address(url)), retry_timeout=retry_timeout).run(COUNT))
 
 
-def count_asyncio(url: str) -> int:
-    return asyncio.run(ServerExecutor(AsyncioLeaf(Address(url))).run(COUNT))
+def count_asyncio(url: str, retry_timeout: float = 5.0) -> int:
+    return asyncio.run(ServerExecutor(AsyncioLeaf(Address(url)), retry_timeout=retry_timeout).run(COUNT))
 
 
 def run_program(program: str, *arguments: str) -> str:
@@ -88,7 +88,7 @@ def test_a_server_with_too_many_clients_is_asked_again_and_then_told_as_not_sent
     with private_server(["--maxclients", "1"]) as url, socket.socket(socket.AF_UNIX) as held:
         held.connect(url.removeprefix("unix://"))
         with pytest.raises(BackendUnavailable, match=r"Nothing was sent\."):  # its text may be lost: the server closes
-            count(url)
+            count(url, retry_timeout=0.5)
         threading.Timer(0.3, held.close).start()
         assert count(url) == 1
 
@@ -98,7 +98,7 @@ def test_an_error_of_a_balancer_is_told_as_not_sent(count: Any) -> None:
         server_that_answers(*[b"-ERR no healthy upstream\r\n"] * 100) as url,
         pytest.raises(BackendUnavailable, match=r"no healthy upstream\. Nothing was sent\."),
     ):
-        count(url)
+        count(url, retry_timeout=0.5)
 
 
 def test_a_lost_answer_to_a_call_that_may_not_be_repeated(count: Any, url: str, server: redis.Redis) -> None:
@@ -392,4 +392,4 @@ def test_a_server_that_is_not_redis_is_told_as_one_that_cannot_be_reached(count:
         server_that_answers(*[banner] * 100) as url,
         pytest.raises(BackendUnavailable, match=r"Nothing was sent\. Check that the url is the address of a Redis"),
     ):
-        count(url)
+        count(url, retry_timeout=0.5)

@@ -5,8 +5,9 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,21 @@ from redis.crc import key_slot
 from delayq.worker.forking import is_stopped
 from tests.support.servers import server_program
 from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
 
 SERVICE = "main"
 DOWN_AFTER_MS = 2_000  # with less, a busy machine makes a healthy primary look dead
 NODE_TIMEOUT_MS = 2_000
 SLOTS = 16_384
+
+STAMP = """
+from delayq import job
+
+@job("stamp")
+def stamp(path: str, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{text}\\n")
+"""
 
 
 class Server:
@@ -211,6 +222,51 @@ def sentinel_group(password: str | None = None, *, options: Sequence[str] = ()) 
     """
     with tempfile.TemporaryDirectory(prefix="delayq-") as folder, ExitStack() as stack:
         yield SentinelGroup(Path(folder), stack, password, options)
+
+
+@contextmanager
+def failover(old: Server, number: signal.Signals, has_new: Callable[[], bool]) -> Iterator[None]:
+    """Kill or suspend a primary. The block runs when another server has its role; after it, the old one comes back."""
+    if number == signal.SIGSTOP:
+        old.suspend()
+    else:
+        old.end()
+    wait_until(has_new)
+    yield
+    if number == signal.SIGSTOP:
+        os.kill(old.process.pid, signal.SIGCONT)
+    else:
+        old.start()
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """Suspend a server for the block."""
+    server.suspend()
+    try:
+        yield
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def stamping_worker(url: str, folder: Path, *queues: str) -> Iterator[None]:
+    """Run a worker for the block, with a job `stamp` that appends a line: {"path": file, "text": line}."""
+    (folder / "app.py").write_text(STAMP)
+    words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", "--queue", ",".join(queues)]
+    worker = subprocess.Popen(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    try:
+        yield
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=30) == 0
+    finally:
+        end_worker(worker)
+
+
+def lines(path: Path) -> list[str]:
+    """Return the lines of a file; a missing file has none."""
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _free_port() -> int:

@@ -1,14 +1,11 @@
 """Clients and workers on a cluster of three primaries, each with a replica."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,23 +15,22 @@ from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import CallRefused, ConfigError
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
-from tests.support.topologies import ClusterGroup, Server, cluster_group, command
+from tests.support.topologies import (
+    ClusterGroup,
+    Server,
+    cluster_group,
+    command,
+    failover,
+    hanging,
+    lines,
+    stamping_worker,
+)
 from tests.support.waiting import wait_until
-from tests.support.workers import end_worker
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("cluster")]  # one group of servers for all tests
 
 QUEUES = [f"q{n}" for n in range(6)]
 """Every primary has some of them."""
-
-APP = """
-from delayq import job
-
-@job("stamp")
-def stamp(path: str, text: str) -> None:
-    with open(path, "a") as file:
-        file.write(f"{text}\\n")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -44,31 +40,10 @@ def group() -> Iterator[ClusterGroup]:
         yield group
 
 
-@contextmanager
-def failover(group: ClusterGroup, queue: str, number: signal.Signals) -> Iterator[None]:
-    """Kill or suspend the owner of a queue; run the block when its replica has replaced it, then let it come back."""
+def failing(group: ClusterGroup, queue: str, number: signal.Signals) -> AbstractContextManager[None]:
     wait_until(group.is_whole)
     old = group.owner(queue)
-    if number == signal.SIGSTOP:
-        old.suspend()
-    else:
-        old.end()
-    wait_until(lambda: group.owner(queue) is not old)
-    yield
-    if number == signal.SIGSTOP:
-        os.kill(old.process.pid, signal.SIGCONT)
-    else:
-        old.start()
-
-
-@contextmanager
-def hanging(server: Server) -> Iterator[None]:
-    """Suspend a server for the block."""
-    server.suspend()
-    try:
-        yield
-    finally:
-        os.kill(server.process.pid, signal.SIGCONT)
+    return failover(old, number, lambda: group.owner(queue) is not old)
 
 
 def slot_of(queue: str) -> int:
@@ -93,7 +68,7 @@ def test_a_client_follows_a_failover(group: ClusterGroup, number: signal.Signals
         before = careful.schedule("n", queue="q0", delay="1h")
     with DelayQ(group.url) as client:
         assert client.get(before.id, queue="q0")
-        with failover(group, "q0", number):
+        with failing(group, "q0", number):
             after = client.schedule("n", queue="q0", delay="1h")
             found = [client.get(ref.id, queue="q0") for ref in (before, after)]
     assert [info.state for info in found if info] == ["scheduled", "scheduled"]
@@ -103,7 +78,7 @@ def test_an_async_client_follows_a_failover(group: ClusterGroup) -> None:
     async def story() -> list[str]:
         async with AsyncDelayQ(group.url) as client:
             first = await client.schedule("n", queue="q0", delay="1h")
-            with failover(group, "q0", signal.SIGKILL):
+            with failing(group, "q0", signal.SIGKILL):
                 return [first.outcome, (await client.schedule("n", queue="q0", delay="1h")).outcome]
 
     assert asyncio.run(story()) == ["created", "created"]
@@ -153,32 +128,14 @@ def is_replica_of(server: Server, owner: Server) -> bool:
     return bool(info["role"] == "slave" and int(info["master_port"]) == owner.port)
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
-@contextmanager
-def worker(group: ClusterGroup, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    (folder / "app.py").write_text(APP)
-    words = [sys.executable, "-m", "delayq", "--url", group.url, "work", "--app", "app", "--queue", ",".join(QUEUES)]
-    running = subprocess.Popen(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
-    try:
-        yield running
-        assert running.poll() is None
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=30) == 0
-    finally:
-        end_worker(running)
-
-
 def test_a_worker_runs_the_jobs_of_all_nodes_and_follows_a_failover(group: ClusterGroup, tmp_path: Path) -> None:
     wait_until(group.is_whole)
     log = tmp_path / "log"
-    with worker(group, tmp_path), DelayQ(group.url) as client:
+    with stamping_worker(group.url, tmp_path, *QUEUES), DelayQ(group.url) as client:
         for queue in QUEUES:
             client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue, delay="300ms")
         wait_until(lambda: sorted(lines(log)) == QUEUES)
-        with failover(group, "q2", signal.SIGKILL):
+        with failing(group, "q2", signal.SIGKILL):
             client.schedule("stamp", {"path": str(log), "text": "after"}, queue="q2")
             wait_until(lambda: lines(log)[-1] == "after")
 
@@ -188,7 +145,7 @@ def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup,
     log = tmp_path / "log"
     owner = group.owner("q1")
     others = [queue for queue in QUEUES if group.owner(queue) is not owner]
-    with worker(group, tmp_path), DelayQ(group.url) as client:
+    with stamping_worker(group.url, tmp_path, *QUEUES), DelayQ(group.url) as client:
         client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q1")
         wait_until(lambda: lines(log) == ["first"])
         replica = next(server for server in group.servers if is_replica_of(server, owner))
@@ -264,7 +221,7 @@ def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Pa
     old = group.owner("q4")
     old.end()
     try:
-        with worker(group, tmp_path), DelayQ(group.url) as client:
+        with stamping_worker(group.url, tmp_path, *QUEUES), DelayQ(group.url) as client:
             client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q4")
             wait_until(lambda: lines(log) == ["first"])
     finally:

@@ -1,12 +1,10 @@
 """Clients and workers with three sentinels, which make a replica the primary when the primary fails."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,22 +13,21 @@ from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, LoginRefused
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import drive
-from delayq.redis.connection.sentinel import SentinelAddress, Sentinels
+from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, Sentinels
 from delayq.settings.model import load_settings
-from tests.support.topologies import SERVICE, SentinelGroup, sentinel_group
+from tests.support.topologies import (
+    SERVICE,
+    SentinelGroup,
+    Server,
+    command,
+    failover,
+    lines,
+    sentinel_group,
+    stamping_worker,
+)
 from tests.support.waiting import wait_until
-from tests.support.workers import end_worker
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sentinel")]  # one group of servers for all tests
-
-APP = """
-from delayq import job
-
-@job("stamp", queue="q")
-def stamp(path: str, n: int | str) -> None:
-    with open(path, "a") as file:
-        file.write(f"{n}\\n")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -40,30 +37,13 @@ def group() -> Iterator[SentinelGroup]:
         yield group
 
 
-@contextmanager
-def failover(group: SentinelGroup, number: signal.Signals) -> Iterator[None]:
-    """Kill or suspend the primary; run the block when another server has its role, then let it come back."""
-    wait_until(group.is_whole)
-    old = group.primary()
-    if number == signal.SIGSTOP:
-        old.suspend()
-    else:
-        old.end()
-    wait_until(lambda: group.primary() is not old)
-    yield
-    if number == signal.SIGSTOP:
-        os.kill(old.process.pid, signal.SIGCONT)
-    else:
-        old.start()
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_follows_the_primary(group: SentinelGroup, number: signal.Signals) -> None:
     with DelayQ(settings=load_settings(url=group.url, durability="replicas:1")) as careful:
         before = careful.schedule("n", delay="1h")
     with DelayQ(group.url) as client:
         assert client.get(before.id)
-        with failover(group, number):
+        with failing(group, number):
             after = client.schedule("n", delay="1h")
             found = [client.get(ref.id) for ref in (before, after)]
     assert [info.state for info in found if info] == ["scheduled", "scheduled"]
@@ -73,34 +53,27 @@ def test_an_async_client_follows_the_primary(group: SentinelGroup) -> None:
     async def story() -> str:
         async with AsyncDelayQ(group.url) as client:
             await client.schedule("n", delay="1h")
-            with failover(group, signal.SIGKILL):
+            with failing(group, signal.SIGKILL):
                 return (await client.schedule("n", delay="1h")).outcome
 
     assert asyncio.run(story()) == "created"
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def failing(group: SentinelGroup, number: signal.Signals) -> AbstractContextManager[None]:
+    wait_until(group.is_whole)
+    old = group.primary()
+    return failover(old, number, lambda: group.primary() is not old)
 
 
 def test_a_worker_follows_the_primary(group: SentinelGroup, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(APP)
     log = tmp_path / "log"
-    words = [sys.executable, "-m", "delayq", "--url", group.url, "work", "--app", "app", "--queue", "q"]
-    worker = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
-    try:
-        with DelayQ(group.url) as client:
-            for n, number in enumerate((signal.SIGKILL, signal.SIGSTOP)):
-                client.schedule("stamp", {"path": str(log), "n": n}, queue="q")
-                wait_until(lambda: lines(log)[-1:] == [str(n)])  # noqa: B023
-                with failover(group, number):
-                    client.schedule("stamp", {"path": str(log), "n": "after"}, queue="q")
-                    wait_until(lambda: lines(log)[-1] == "after")
-        assert worker.poll() is None
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=30) == 0
-    finally:
-        end_worker(worker)
+    with stamping_worker(group.url, tmp_path, "q"), DelayQ(group.url) as client:
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            client.schedule("stamp", {"path": str(log), "text": number.name}, queue="q")
+            wait_until(lambda: lines(log)[-1:] == [number.name])  # noqa: B023
+            with failing(group, number):
+                client.schedule("stamp", {"path": str(log), "text": "after"}, queue="q")
+                wait_until(lambda: lines(log)[-1] == "after")
 
 
 def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
@@ -116,6 +89,39 @@ def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group:
         client.schedule("n")
     assert "none of its sentinels answered (redis://127.0.0.1:1, redis://127.0.0.1:2)" in str(raised.value)
     assert "Nothing was sent." in str(raised.value)
+
+
+@contextmanager
+def walled_off(group: SentinelGroup) -> Iterator[Server]:
+    """Hide a living primary from the sentinels. The block runs when they have another one, and gets the old one."""
+    wait_until(lambda: group.is_whole(replicas=2))
+    old = group.primary()
+    for server in group.servers:
+        command(server, "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all")
+    for sentinel in group.sentinels:
+        command(sentinel, "SENTINEL", "SET", SERVICE, "auth-user", "watcher", "auth-pass", "pw")
+    wait_until(lambda: "user=watcher" in command(old, "CLIENT", "LIST"))
+    command(old, "ACL", "SETUSER", "watcher", "-ping", "-slaveof", "-replicaof")
+    try:
+        wait_until(lambda: group.primary() is not old and group.agree())
+        yield old
+    finally:
+        command(old, "ACL", "SETUSER", "watcher", "+@all")
+
+
+def test_clients_leave_a_living_primary_that_the_sentinels_replaced(group: SentinelGroup) -> None:
+    with DelayQ(group.url) as client:
+        client.schedule("n", id="before", delay="1h")
+        with walled_off(group) as old:
+
+            def new_job_is_on_the_old_primary() -> bool:
+                job = client.schedule("n", delay="1h")
+                return bool(command(old, "HEXISTS", "delayq:{default}:jobs", job.id))
+
+            left_at = time.monotonic() + ASK_EVERY
+            wait_until(lambda: not new_job_is_on_the_old_primary() and time.monotonic() > left_at)
+            assert not new_job_is_on_the_old_primary()
+            assert command(old, "ROLE")[0] == "master"
 
 
 def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:

@@ -20,6 +20,9 @@ from delayq.redis.connection.url import Address
 SENTINEL_TIMEOUT: Final = 0.5
 """Seconds after which a sentinel without an answer is skipped."""
 
+ASK_EVERY: Final = 1.0
+"""Seconds after which a leaf asks the sentinels again before it sends."""
+
 SENTINEL_REST: Final = 10.0
 """How long a sentinel that did not answer is not asked, in seconds."""
 
@@ -133,11 +136,22 @@ class SentinelLeaf:
 
     After a lost connection, and after `close`, the leaf asks the sentinels again before the next request. Idle
     connections are then closed.
+
+    The leaf also asks again every ASK_EVERY seconds, because the sentinels may replace a primary that still works. Until
+    they make it a replica, it accepts jobs, and a replica that still follows it confirms them; then these jobs are
+    lost. If no sentinel answers, the leaf stays with its primary.
     """
 
     def __init__(
-        self, address: SentinelAddress, make_leaf: Callable[[Address, float], Leaf[Any]], *, try_timeout: float
+        self,
+        address: SentinelAddress,
+        make_leaf: Callable[[Address, float], Leaf[Any]],
+        *,
+        try_timeout: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        self._ask_at = 0.0
         self._address = address
         self._sentinels = Sentinels(address, make_leaf)
         self._make_leaf = make_leaf
@@ -149,7 +163,11 @@ class SentinelLeaf:
 
     async def send(self, request: bytes) -> tuple[Leaf[Any], Any]:
         """Send packed commands; see Leaf."""
-        leaf = self._primary or await self._find()
+        leaf = self._primary
+        if leaf is None:
+            leaf = await self._find()
+        elif self._clock() >= self._ask_at:
+            leaf = await self._follow(leaf)
         try:
             return leaf, await leaf.send(request)
         except ConnectionLost:
@@ -175,8 +193,21 @@ class SentinelLeaf:
             await self._forget(self._primary)
         await self._sentinels.close()
 
+    async def _follow(self, leaf: Leaf[Any]) -> Leaf[Any]:
+        """Return the leaf of the current primary, which may have changed. `leaf`: the last known one."""
+        self._ask_at = self._clock() + ASK_EVERY
+        try:
+            current = await self._find()
+        except (ConnectionLost, LoginRefused):
+            self.where, self._primary = leaf.where, leaf
+            return leaf
+        if current is not leaf:
+            await leaf.close()
+        return current
+
     async def _find(self) -> Leaf[Any]:
         """Ask the sentinels for the primary, and return its leaf."""
+        self._ask_at = self._clock() + ASK_EVERY
         self.where = self._address.masked
         address = await self._sentinels.primary()
         self.where = address.masked
