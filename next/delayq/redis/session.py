@@ -26,11 +26,13 @@ from delayq.core.errors import (
 )
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
+from delayq.core.shards import queue_of
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Call, command, read, value_of
 from delayq.redis.calls.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import ShardCounts
 from delayq.settings.connections import Routes, destination
 
 T = TypeVar("T")
@@ -72,6 +74,7 @@ class Session:
         self._routes = routes
         self._connection = connection
         self.create_storage = create_storage
+        self.shards = ShardCounts(executor, keys)
         self._list_at: dict[str, float] = {}
         self._told_unlisted: set[str] = set()
 
@@ -104,8 +107,8 @@ class Session:
                 spec = msgspec.structs.replace(spec, queue=to.queue)
         return with_options(spec, declared)
 
-    async def write(self, call: Call[T], queue: str, *, may_create: bool = False) -> T:
-        """Send a call that changes a queue, and wait for the confirmation that `durability` of the options requires.
+    async def write(self, call: Call[T], shard: str, *, may_create: bool = False) -> T:
+        """Send a call that changes a shard, and wait for the confirmation that `durability` of the options requires.
 
         `may_create`: the call may create its queue, so the queue is first added to the list of queues. This is repeated
         every LIST_EVERY seconds, because the server may have lost its data meanwhile, or somebody has removed the
@@ -114,25 +117,25 @@ class Session:
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """
-        if not may_create or time.monotonic() < self._list_at.get(queue, 0.0):
+        if not may_create or time.monotonic() < self._list_at.get(shard, 0.0):
             if not self.options.durability.waits:
                 return await self.executor.run(call)
-            return await self._write_confirmed(call, queue)
+            return await self._write_confirmed(call, shard)
         if self.options.durability.waits:
-            (listed,) = await self.executor.run_all([list_queue(self.keys, queue)])
-            self._note_listing(queue, listed)
-            return await self._write_confirmed(call, queue)
-        return await self.list_and_run(call, queue)
+            (listed,) = await self.executor.run_all([list_queue(self.keys, queue_of(shard))])
+            self._note_listing(shard, listed)
+            return await self._write_confirmed(call, shard)
+        return await self.list_and_run(call, shard)
 
-    async def list_and_run(self, call: Call[T], queue: str) -> T:
-        """Add a queue to the list of queues, and send a call for it in the same round trip.
+    async def list_and_run(self, call: Call[T], shard: str) -> T:
+        """Add the queue of a shard to the list of queues, and send a call for the shard in the same round trip.
 
         Raises the errors of `Executor.run`. If Redis refuses to add the queue, the call is still sent.
         """
-        trip: list[Call[Any]] = [list_queue(self.keys, queue), call]
+        trip: list[Call[Any]] = [list_queue(self.keys, queue_of(shard)), call]
         listed, stored = await self.executor.run_all(trip)
         value = cast(T, value_of(stored))
-        self._note_listing(queue, listed)
+        self._note_listing(shard, listed)
         return value
 
     def list_again(self, queue: str) -> None:
@@ -157,6 +160,7 @@ class Session:
                 hint="Name the queue with queue=.",
                 id=job_id,
             )
+        await self.shards.read_all(queues)
         outcomes = await self._which_have(queues, job_id)
         found = [name for name, has in zip(queues, outcomes, strict=True) if has is True]
         failed = [outcome for outcome in outcomes if isinstance(outcome, NodeError)]
@@ -176,24 +180,26 @@ class Session:
             )
 
     async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool | BackendError]:
-        calls = [read("HEXISTS", self.keys.of_queue(name, "jobs"), job_id, parse=bool) for name in queues]
+        shards = [self.shards.of_job(queue, job_id) for queue in queues]
+        calls = [read("HEXISTS", self.keys.of_queue(shard, "jobs"), job_id, parse=bool) for shard in shards]
         return await self.executor.run_all(calls)
 
-    def _note_listing(self, queue: str, listed: bool | BackendError) -> None:
-        """Remember that a queue is on the list.
+    def _note_listing(self, shard: str, listed: bool | BackendError) -> None:
+        """Remember that the queue of a shard is on the list.
 
         If Redis refused to add the queue, log this error once for each queue. If the node of a cluster that has the
         list did not answer, do not let each job wait for this node.
         """
         if not isinstance(listed, BackendError) or isinstance(listed, NodeError):
-            self._list_at[queue] = time.monotonic() + LIST_EVERY
+            self._list_at[shard] = time.monotonic() + LIST_EVERY
         if not isinstance(listed, BackendError):
             return
+        queue = queue_of(shard)
         if queue not in self._told_unlisted:
             self._told_unlisted.add(queue)
             _warn_unlisted(queue, listed)
 
-    async def _write_confirmed(self, call: Call[T], queue: str) -> T:
+    async def _write_confirmed(self, call: Call[T], shard: str) -> T:
         """Send a call, and WAIT or WAITAOF on the same connection, to make sure that the effect is durable.
 
         If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
@@ -202,7 +208,7 @@ class Session:
         """
         durability = self.options.durability
         as_text = Call(call.words_with_text(), call.parse, call.repeatable)
-        mark = command("SET", self.keys.of_queue(queue, "once:mark"), "1", "PX", 1, parse=lambda _: None)
+        mark = command("SET", self.keys.of_queue(shard, "once:mark"), "1", "PX", 1, parse=lambda _: None)
         if durability.fsync:
             wait = command("WAITAOF", 1, 0, CONFIRM_MS, parse=lambda reply: int(reply[0]))
         else:

@@ -26,7 +26,7 @@
 -- ARGV   wake        text    pub/sub channel that wakes movers; receives `<queue> <due_ms>`
 -- ARGV   lease_ms    int     lease in ms, stored if the queue is new
 -- ARGV   once_ms     int     how long the reply is kept for a repeated call, in ms; 0 = do not keep the reply
--- ARGV   shards      int     number of shards over which the caller spreads the queue
+-- ARGV   shards      int     number of shards of the queue, as the caller knows it
 -- ARGV*  new_jobs    {id envelope when digest}
 --          id        1 to 255 printable ASCII characters without spaces
 --          envelope  JSON object
@@ -44,7 +44,7 @@
 --            state   state of the job after this call, or of the job that owns the unique key
 --            due_ms  due time, in epoch ms, if `state` is `scheduled`; else ''
 --            id      id of the job, or of the job that owns the unique key
---          {'moved', n} if the queue is spread over n shards, not over `shards`: nothing was stored.
+--          {'moved', n} if the queue has n shards, not `shards`: nothing was stored. Without a number, it has one.
 -- COST     O(jobs * log n), where n is the number of scheduled jobs
 --
 -- The script does not append to the stream. If a job is due now, the script wakes a mover, which calls `promote`.
@@ -84,8 +84,8 @@ local known = redis.call('HMGET', meta, 'schema', 'delivered', 'shards')
 local is_new_queue = not known[1]
 local delivered = known[2]
 local shards_here = known[3]
-if shards_here and shards_here ~= tostring(shards) then
-  return { 'moved', shards_here }
+if (shards_here or '1') ~= tostring(shards) then
+  return { 'moved', shards_here or '1' }
 end
 local head = head_due(scheduled)
 local beside = filled({ errors, results, recoveries, cancel })

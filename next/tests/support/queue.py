@@ -17,7 +17,7 @@ from delayq.core.views import Control, JobInfo, Page, QueueStats
 from delayq.redis.calls import delivery, inspect, queues, upkeep
 from delayq.redis.calls import jobs as producer
 from delayq.redis.calls.call import Call, queue_call
-from delayq.redis.calls.jobs import Moved, Placed, RetryAnswer
+from delayq.redis.calls.jobs import Rescheduled, Placed, RetryAnswer
 from delayq.redis.calls.queues import Configured, Holds, Switch
 from delayq.redis.calls.upkeep import Outbox, OutsideAcks, Pruned, Tidied
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -137,10 +137,10 @@ class QueueOnServer(StoredQueue):
     def archive(self, id: str, *, token: str = "", now: Now = NOW) -> Answer:
         return self.cancel(id, failure=b'{"type":"Archived","message":"by hand"', token=token or f"{id}-{now}", now=now)
 
-    def reschedule(self, id: str, when: str, *, now: Now = NOW) -> Moved:
+    def reschedule(self, id: str, when: str, *, now: Now = NOW) -> Rescheduled:
         return self.run(producer.reschedule(self.keys, "orders", id, when, now_ms=str(now)))
 
-    def run_now(self, id: str, *, high_water: int = HIGH_WATER, now: Now = NOW) -> Moved:
+    def run_now(self, id: str, *, high_water: int = HIGH_WATER, now: Now = NOW) -> Rescheduled:
         return self.run(producer.run_now(self.keys, "orders", id, high_water=high_water, now_ms=str(now)))
 
     def retry(self, id: str, *, digest: str = "", read: bytes = b"", now: Now = NOW) -> RetryAnswer:

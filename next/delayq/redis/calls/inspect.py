@@ -10,6 +10,7 @@ from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope
 from delayq.core.names import is_queue
+from delayq.core.shards import queue_of
 from delayq.core.states import State
 from delayq.core.times import format_instant
 from delayq.core.views import DayCounts, JobInfo, Page, QueueStats
@@ -117,7 +118,7 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
     due, ended_at, raw, failure, result, recoveries, entry, consumer, idle, asked, progress = reply[1:]
     return JobInfo(
         id=job_id,
-        queue=queue,
+        queue=queue_of(queue),
         state=state,
         raw=raw,
         envelope=_envelope(raw),
@@ -138,7 +139,7 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
 def _listed(queue: str, state: State, job_id: bytes, time: bytes, raw: bytes) -> JobInfo:
     return JobInfo(
         id=job_id.decode("utf-8", "replace"),
-        queue=queue,
+        queue=queue_of(queue),
         state=state,
         raw=raw,
         envelope=_envelope(raw),
@@ -185,7 +186,7 @@ def _read_stats(queue: str, reply: list[Any]) -> QueueStats:
     pairs = zip(reply[10::2], reply[11::2], strict=True)
     counters = {name.decode().removesuffix("_total"): count for name, count in pairs}
     return QueueStats(
-        queue=queue,
+        queue=queue_of(queue),
         scheduled=scheduled,
         ready=ready,
         reserved=reserved,

@@ -15,7 +15,9 @@ ONCE_MS: Final = 60_000
 """How long the server keeps the reply to a call with a token, in ms. If the call is sent again, it gets this reply
 again."""
 
-SHARDS: Final = 1
+
+class ShardsChanged(BackendError):
+    """The queue has another number of shards than the caller knew, so nothing was stored."""
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +33,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     id: str
 
 
-class Moved(msgspec.Struct, frozen=True, gc=False):
+class Rescheduled(msgspec.Struct, frozen=True, gc=False):
     """The answer to `reschedule` or `run_now`. `due_ms` is the new due time, or None if nothing changed."""
 
     answer: Answer
@@ -56,11 +58,12 @@ def schedule(
     lease_ms: int,
     token: str = "",
     once_ms: int = ONCE_MS,
+    shards: int = 1,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Store new jobs of one queue, which must already be on the list of queues.
+    """Store new jobs of one shard, whose queue must already be on the list of queues. `shards`: the known number.
 
-    The call returns an answer for each job.
+    The call returns an answer for each job. Its outcome is ShardsChanged if the queue has another number of shards.
 
     `token` identifies this call: the server keeps the first reply for `once_ms`, and returns it again if the call is
     resent. Pass a token if a job may have ended before the call is resent, because the second call would create the job
@@ -79,7 +82,7 @@ def schedule(
         high_water=high_water,
         lease_ms=lease_ms,
         once_ms=once_ms if token else 0,
-        shards=SHARDS,
+        shards=shards,
         rows=[(job.id, job.envelope, job.when, job.lock) for job in jobs],
     )
 
@@ -92,9 +95,10 @@ def replace(
     word: Literal["replaced", "postponed"],
     lease_ms: int,
     token: str,
+    shards: int = 1,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Schedule jobs even if their ids are taken.
+    """Schedule jobs even if their ids are taken. `shards` and ShardsChanged are as in `schedule`.
 
     If `word` is "replaced", an existing job gets the new envelope and due time. If `word` is "postponed", it gets only
     the new due time.
@@ -111,7 +115,7 @@ def replace(
         wake=keys.wake,
         lease_ms=lease_ms,
         once_ms=ONCE_MS,
-        shards=SHARDS,
+        shards=shards,
         rows=[(job.id, job.envelope, job.when, job.lock) for job in jobs],
     )
 
@@ -148,14 +152,14 @@ def cancel(
     )
 
 
-def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = "") -> Call[Moved]:
+def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = "") -> Call[Rescheduled]:
     """Change the due time of a scheduled or ready job."""
     return queue_call(
-        "reschedule", keys, queue, _read_moved, now=now_ms, queue=queue, wake=keys.wake, id=job_id, when=when
+        "reschedule", keys, queue, _read_rescheduled, now=now_ms, queue=queue, wake=keys.wake, id=job_id, when=when
     )
 
 
-def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str = "") -> Call[Moved]:
+def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str = "") -> Call[Rescheduled]:
     """Make a scheduled job ready now.
 
     If the reply is lost, the executor does not send the call again, because a worker may have taken the job in the
@@ -165,7 +169,7 @@ def run_now(keys: Keys, queue: str, job_id: str, *, high_water: int, now_ms: str
         "run_now",
         keys,
         queue,
-        _read_moved,
+        _read_rescheduled,
         repeatable=False,
         now=now_ms,
         queue=queue,
@@ -210,7 +214,7 @@ def forget(keys: Keys, queue: str, job_ids: Sequence[str]) -> Call[list[Answer]]
     )
 
 
-def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
+def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> Any:
     if len(reply) != 2 or reply[0] == b"moved":
         return _read_placed(reply)
     now_ms = int(reply[1])  # the short reply, if all jobs were created and are due later
@@ -218,12 +222,10 @@ def _read_scheduled(reply: list[Any], jobs: Sequence[NewJob]) -> list[Placed]:
     return [Placed("created", "scheduled", due_of[job.when], job.id) for job in jobs]
 
 
-def _read_placed(reply: list[Any]) -> list[Placed]:
+def _read_placed(reply: list[Any]) -> Any:
+    """Return the answers for jobs, or the error ShardsChanged as the outcome of the call."""
     if reply[0] == b"moved":
-        raise BackendError(
-            f"The queue has {reply[1].decode()} shards, but this release of delayq supports only one.",
-            hint="Use a queue without shards.",
-        )
+        return ShardsChanged("The queue has another number of shards.")
     answers = iter(reply[1:])
     return [
         Placed(_word(answer), state.decode(), _number(due), job_id.decode())
@@ -231,8 +233,8 @@ def _read_placed(reply: list[Any]) -> list[Placed]:
     ]
 
 
-def _read_moved(reply: list[bytes]) -> Moved:
-    return Moved(_word(reply[0]), _number(reply[1]))
+def _read_rescheduled(reply: list[bytes]) -> Rescheduled:
+    return Rescheduled(_word(reply[0]), _number(reply[1]))
 
 
 def _word(reply: bytes) -> Answer:

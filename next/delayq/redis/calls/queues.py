@@ -116,3 +116,15 @@ def _read_control(reply: list[Any]) -> Control:
     now_ms, *times, reason, paused_reason = reply
     paused, until, since, restart = (None if time < 0 else time for time in times)
     return Control(now_ms, paused, until, since, restart, reason.decode(), paused_reason.decode())
+
+
+def holds_by_name(holds: Holds) -> dict[str, int]:
+    """Return the numbers under the names of `QueueView.holds`."""
+    return {
+        "scheduled": holds.scheduled,
+        "ready_or_reserved": holds.in_stream,
+        "failed": holds.failed,
+        "completed": holds.completed,
+        "other": holds.other,
+        "outbox": holds.outbox,
+    }

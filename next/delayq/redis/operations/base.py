@@ -32,17 +32,36 @@ class OperationsBase(Generic[RefT]):
         """Return the named queue, or the default queue for None. Raises InvalidInput."""
         return self._session.options.queue if queue is None else check_queue(queue)
 
-    async def _write(self, call: Call[T], queue: str, read: Callable[[T], Awaitable[R]]) -> R:
-        """Send a change, and return its answer, converted by `read`.
+    async def _change(
+        self,
+        queue: str,
+        job_id: str,
+        make: Callable[[str], Call[T]],
+        read: Callable[[T], Awaitable[R]],
+        *,
+        is_unknown: Callable[[T], bool],
+    ) -> R:
+        """Send a change of one job, and return its answer, converted by `read`.
 
-        If NotConfirmed is raised, its `done` has the converted answer.
+        `make` makes the call for the shard of the job. If the answer means that the id is unknown, the number of shards
+        may have changed, so it is read again. If NotConfirmed is raised, its `done` has the converted answer.
         """
-        try:
-            answer = await self._session.write(call, queue)
-        except NotConfirmed as error:
-            error.done = (await read(error.done[0]),)
-            raise
-        return await read(answer)
+        shards = self._session.shards
+        unconfirmed: NotConfirmed | None = None
+        while True:
+            shard = shards.of_job(queue, job_id)
+            try:
+                answer = await self._session.write(make(shard), shard)
+            except NotConfirmed as error:
+                unconfirmed, answer = error, error.done[0]
+            if not is_unknown(answer) or not await shards.have_changed(queue):
+                break
+            unconfirmed = None
+        converted = await read(answer)
+        if unconfirmed is not None:
+            unconfirmed.done = (converted,)
+            raise unconfirmed
+        return converted
 
 
 def check_word(field: str, value: object, words: tuple[str, ...]) -> None:

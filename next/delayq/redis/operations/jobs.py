@@ -6,7 +6,7 @@ have the job but another queue has it, the call changes nothing and raises Found
 
 import re
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, get_args
@@ -36,9 +36,10 @@ from delayq.core.times import Duration, Instant, duration_ms
 from delayq.core.views import JobInfo, JobState, Page
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as calls
-from delayq.redis.calls.call import MAX_ROWS, Call
-from delayq.redis.calls.jobs import Moved, RetryAnswer
+from delayq.redis.calls.call import Call
+from delayq.redis.calls.jobs import Rescheduled, RetryAnswer
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
+from delayq.redis.worker.grouping import cut
 
 RETRY_ROUNDS: Final = 10
 """Maximum number of times that `retry` reads a job while other programs keep changing it."""
@@ -99,7 +100,7 @@ class JobOperations(OperationsBase[RefT]):
 
         Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
         """
-        name = self._queue(queue)
+        self._queue(queue)
         if delay is None and at is None:
             raise InvalidInput(
                 "The new due time is missing.",
@@ -107,7 +108,8 @@ class JobOperations(OperationsBase[RefT]):
                 field="delay",
             )
         when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
-        return await self._move(calls.reschedule(self._session.keys, name, check_id(id), when), id, queue)
+        job_id = check_id(id)
+        return await self._move(lambda shard: calls.reschedule(self._session.keys, shard, job_id, when), id, queue)
 
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
         """Make a scheduled job ready before its due time, so that the job runs as soon as a worker is free.
@@ -118,9 +120,10 @@ class JobOperations(OperationsBase[RefT]):
 
         Raises the errors of `reschedule`. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
-        name = self._queue(queue)
-        call = calls.run_now(self._session.keys, name, check_id(id), high_water=self._session.options.high_water)
-        return await self._move(call, id, queue)
+        job_id, high_water = check_id(id), self._session.options.high_water
+        return await self._move(
+            lambda shard: calls.run_now(self._session.keys, shard, job_id, high_water=high_water), id, queue
+        )
 
     async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
         """Retry a failed job now. Its attempts are counted from 0 again. Return a reference to the job.
@@ -145,7 +148,13 @@ class JobOperations(OperationsBase[RefT]):
                     "To run a completed job again, schedule it with a new id.",
                 )
             with suppress(_Changed):
-                return await self._write(self._retry_call(info, payload), name, partial(self._retried, info))
+                return await self._change(
+                    name,
+                    info.id,
+                    self._retry_call(info, payload),
+                    partial(self._retried, info),
+                    is_unknown=lambda answer: answer.answer == "unknown",
+                )
         raise Conflict(f"Other programs changed the job {id!r} {RETRY_ROUNDS} times.", hint="Try again later.")
 
     async def forget(self, ids: str | Iterable[str], *, queue: str | None = None) -> list[Answer]:
@@ -162,17 +171,32 @@ class JobOperations(OperationsBase[RefT]):
         """
         name = self._queue(queue)
         job_ids = check_ids(ids)
-        answers: list[Answer] = []
-        for start in range(0, len(job_ids), MAX_ROWS):
-            call = calls.forget(self._session.keys, name, job_ids[start : start + MAX_ROWS])
-            try:
-                answers += await self._session.write(call, name)
-            except NotConfirmed as error:
-                error.done = ([*answers, *error.done[0]],)
-                raise
+        answers = await self._forget(name, job_ids)
+        if "unknown" in answers and await self._session.shards.have_changed(name):
+            unknown = [job_id for job_id, answer in zip(job_ids, answers, strict=True) if answer == "unknown"]
+            found = iter(await self._forget(name, unknown))
+            answers = [next(found) if answer == "unknown" else answer for answer in answers]
         if queue is None and answers == ["unknown"]:
             await self._session.raise_if_elsewhere(job_ids[0])
         return answers
+
+    async def _forget(self, queue: str, job_ids: list[str]) -> list[Answer]:
+        """Delete failed or completed jobs, in calls for one shard each. Return an answer for each id."""
+        positions: dict[str, list[int]] = {}
+        for position, job_id in enumerate(job_ids):
+            positions.setdefault(self._session.shards.of_job(queue, job_id), []).append(position)
+        answers: dict[int, Answer] = {}
+        for shard, of_shard in positions.items():
+            for page in cut(of_shard):
+                call = calls.forget(self._session.keys, shard, [job_ids[position] for position in page])
+                try:
+                    answered = await self._session.write(call, shard)
+                except NotConfirmed as error:
+                    answers.update(zip(page, error.done[0], strict=True))
+                    error.done = ([answers[position] for position in sorted(answers)],)
+                    raise
+                answers.update(zip(page, answered, strict=True))
+        return [answers[position] for position in range(len(job_ids))]
 
     async def get(self, id: str, *, queue: str | None = None) -> JobInfo | None:
         """Read everything that is known about a job. Return None if the queue does not have the job.
@@ -180,9 +204,16 @@ class JobOperations(OperationsBase[RefT]):
         `queue`: None = the default queue. Raises FoundElsewhere if no queue was named and another queue has the job.
         Raises InvalidInput.
         """
-        info = await self._session.executor.run(inspect.get(self._session.keys, self._queue(queue), check_id(id)))
+        session, name, job_id = self._session, self._queue(queue), check_id(id)
+        while True:
+            call = inspect.get(session.keys, session.shards.of_job(name, job_id), job_id)
+            info = await session.executor.run(call)
+            if info is not None or not await session.shards.have_changed(name):
+                break
         if info is None and queue is None:
-            await self._session.raise_if_elsewhere(id)
+            await session.raise_if_elsewhere(id)
+        if info is not None and session.shards.known(name) > 1:
+            return msgspec.structs.replace(info, shard=session.shards.number_of_job(name, job_id))
         return info
 
     async def look_elsewhere(self, id: str, *, queue: str) -> None:
@@ -243,38 +274,40 @@ class JobOperations(OperationsBase[RefT]):
                 return
 
     async def _take_out(self, job_id: str, queue: str | None, *, running: bool = False, failure: bytes = b"") -> Answer:
-        name = self._queue(queue)
-        call = calls.cancel(
-            self._session.keys, name, check_id(job_id), running=running, failure=failure, token=new_id()
-        )
+        keys, checked_id = self._session.keys, check_id(job_id)
+
+        def cancel(shard: str) -> Call[Answer]:
+            return calls.cancel(keys, shard, checked_id, running=running, failure=failure, token=new_id())
 
         async def checked(answer: Answer) -> Answer:
             if answer == "unknown" and queue is None:
                 await self._session.raise_if_elsewhere(job_id)
             return answer
 
-        return await self._write(call, name, checked)
+        return await self._change(
+            self._queue(queue), checked_id, cancel, checked, is_unknown=lambda answer: answer == "unknown"
+        )
 
-    async def _move(self, call: Call[Moved], job_id: str, queue: str | None) -> RefT:
+    async def _move(self, make: Callable[[str], Call[Rescheduled]], job_id: str, queue: str | None) -> RefT:
         """Send a call that changes the due time of a job, and return a reference to the job."""
         name = self._queue(queue)
 
-        async def reference(moved: Moved) -> RefT:
+        async def reference(moved: Rescheduled) -> RefT:
             await self._check_moved(moved.answer, job_id, name, is_named=queue is not None)
             state = "ready" if moved.answer == "ready" else "scheduled"
             return self._make_ref(job_id, name, state, moved.due_ms, moved.answer, "")
 
-        return await self._write(call, name, reference)
+        return await self._change(name, job_id, make, reference, is_unknown=lambda moved: moved.answer == "unknown")
 
-    def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Call[RetryAnswer]:
+    def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Callable[[str], Call[RetryAnswer]]:
         if info.envelope is None or info.is_lost:
             raise no_payload(info, "be retried")
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
             envelope = envelopes.rewrite(envelope, data=payload)
         fingerprint = envelopes.fingerprint(info.raw)
-        return calls.retry(
-            self._session.keys, info.queue, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
+        return lambda shard: calls.retry(
+            self._session.keys, shard, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
         )
 
     async def _retried(self, info: JobInfo, answer: RetryAnswer) -> RefT:

@@ -1,17 +1,21 @@
 """Operations on queues, and on all workers at once."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from delayq.core.display import shown
-from delayq.core.errors import CallRefused, InvalidInput, NodeError, NotConfirmed, QueueInUse, QueueNotFound
+from delayq.core.errors import BackendError, CallRefused, InvalidInput, NodeError, NotConfirmed, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
+from delayq.core.shards import check_shards
 from delayq.core.times import Duration, duration_ms
-from delayq.core.views import HOLDS_TEXT, Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
+from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.calls import inspect
 from delayq.redis.calls import queues as calls
 from delayq.redis.calls.call import value_of
-from delayq.redis.calls.queues import END, UNTIL_ENDED, Holds, Switch
+from delayq.redis.calls.queues import END, UNTIL_ENDED, Switch
+from delayq.redis.change_shards import change_shards, must_be_empty, read_holds
 from delayq.redis.operations.base import OperationsBase, RefT, Told
 from delayq.redis.worker import worker_registry
 
@@ -34,15 +38,19 @@ class QueueOperations(OperationsBase[RefT]):
         Returns a QueueStats for each queue. If all queues are read and one of them cannot be read, the `error` of this
         queue has the reason, and its counts are meaningless. Raises InvalidInput.
         """
+        session = self._session
+        names = await self.queues() if queue is None else [check_queue(queue)]
+        shards = await session.shards.read_all(names)
+        calls = [inspect.stats(session.keys, shard) for name in names for shard in shards[name]]
+        outcomes = iter(await session.executor.run_all(calls))
+        found = [_total(name, [next(outcomes) for _ in shards[name]]) for name in names]
         if queue is not None:
-            return [await self._session.executor.run(inspect.stats(self._session.keys, check_queue(queue)))]
-        names = await self.queues()
-        outcomes = await self._session.executor.run_all([inspect.stats(self._session.keys, name) for name in names])
+            return [value_of(found[0])]
         return [
-            QueueStats(queue=name, error=outcome.message)
-            if isinstance(outcome, CallRefused | NodeError)
-            else value_of(outcome)
-            for name, outcome in zip(names, outcomes, strict=True)
+            QueueStats(queue=name, error=total.message)
+            if isinstance(total, CallRefused | NodeError)
+            else value_of(total)
+            for name, total in zip(names, found, strict=True)
         ]
 
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
@@ -59,8 +67,11 @@ class QueueOperations(OperationsBase[RefT]):
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         now_ms = await self._session.executor.run(inspect.server_time_ms())
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
-        outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, name, bounds))
-        overdue, *counts, later = [value_of(outcome) for outcome in outcomes]
+        totals = [0] * (len(bounds) + 1)
+        for shard in await self._session.shards.read(name):
+            outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, shard, bounds))
+            totals = [total + value_of(outcome) for total, outcome in zip(totals, outcomes, strict=True)]
+        overdue, *counts, later = totals
         return Upcoming(name, now_ms, span_ms, overdue, counts, later)
 
     async def pause(self, queue: str | None = None, *, duration: Duration | None = None) -> int:
@@ -132,7 +143,12 @@ class QueueOperations(OperationsBase[RefT]):
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
         now_ms = await self._session.executor.run(inspect.server_time_ms())
-        return await self._session.executor.run(inspect.history(self._session.keys, name, days=days, now_ms=now_ms))
+        totals: dict[str, Counter[str]] = {}
+        for shard in await self._session.shards.read(name):
+            call = inspect.history(self._session.keys, shard, days=days, now_ms=now_ms)
+            for day in await self._session.executor.run(call):
+                totals.setdefault(day.day, Counter()).update(day.counters)
+        return [DayCounts(day, dict(totals[day])) for day in sorted(totals)]
 
     async def clear(self, queue: str | None = None, *, progress: Told | None = None) -> int:
         """Delete the scheduled and ready jobs of a queue. Running jobs continue. Return the number of deleted jobs.
@@ -142,32 +158,47 @@ class QueueOperations(OperationsBase[RefT]):
         """
         name = self._queue(queue)
         deleted = 0
-        while count := await self._session.executor.run(calls.clear(self._session.keys, name)):
-            deleted += count
-            if progress is not None:
-                progress(deleted)
+        for shard in await self._session.shards.read(name):
+            while count := await self._session.executor.run(calls.clear(self._session.keys, shard)):
+                deleted += count
+                if progress is not None:
+                    progress(deleted)
         return deleted
 
-    async def queue_set(self, queue: str, *, lease: Duration) -> QueueView:
-        """Set the lease of a queue: how long a delivered job belongs to a worker that does not renew the lease.
+    async def queue_set(self, queue: str, *, lease: Duration | None = None, shards: int | None = None) -> QueueView:
+        """Set the lease or the number of shards of a queue. None = leave as it is.
 
-        `lease`: at least 100 ms ('30s', a timedelta). Workers use the new lease after at most a third of the old lease.
-        Until then, a job may run twice if the new lease is shorter. The queue is created if it does not exist. Returns
-        the new settings. Raises InvalidInput.
+            lease     how long a delivered job belongs to a worker that does not renew the lease: at least 100 ms
+                      ('30s', a timedelta). Workers use the new lease after at most a third of the old lease. Until
+                      then, a job may run twice if the new lease is shorter.
+            shards    number of parts into which the queue is divided, 1 to 64. It can change only while the queue has
+                      no jobs. Workers of the queue exit as after `restart_workers`, so that their process manager
+                      starts them again.
+
+        The queue is created if it does not exist. Returns the new settings. Raises QueueInUse if `shards` changes and
+        the queue has jobs. Raises InvalidInput.
         """
         name = check_queue(queue)
-        lease_ms = duration_ms(lease, field="lease")
-        if lease_ms < SHORTEST_LEASE_MS:
-            raise InvalidInput(f"lease {lease} is too short.", hint="Use at least 100ms.", field="lease")
-        call = calls.configure(
-            self._session.keys, name, default_lease_ms=self._session.options.lease_ms, lease_ms=lease_ms
-        )
+        lease_ms = None if lease is None else _lease_ms(lease)
+        count = None if shards is None else check_shards(shards)
+        if lease_ms is None and count is None:
+            raise InvalidInput("lease= and shards= are both missing.", hint="Give one of them.", field="lease")
+        if count is not None:
+            await self._session.executor.run(calls.list_queue(self._session.keys, name))
+            await change_shards(self._session, name, count)
         try:
-            await self._session.write(call, name, may_create=True)
+            if lease_ms is not None:
+                await self._set_lease(name, lease_ms)
         except NotConfirmed as error:
             error.done = (await self.queue_show(name),)
             raise
         return await self.queue_show(name)
+
+    async def _set_lease(self, queue: str, lease_ms: int) -> None:
+        default_ms = self._session.options.lease_ms
+        for shard in await self._session.shards.read(queue):
+            call = calls.configure(self._session.keys, shard, default_lease_ms=default_ms, lease_ms=lease_ms)
+            await self._session.write(call, shard, may_create=True)
 
     async def queue_show(self, queue: str) -> QueueView:
         """Read the settings of a queue, and the number of jobs in each state. Raises QueueNotFound and InvalidInput."""
@@ -175,31 +206,39 @@ class QueueOperations(OperationsBase[RefT]):
         (stats,) = await self.stats(name)
         if not stats.lease_ms:
             raise QueueNotFound(f"No queue {name!r} is known.", hint="`delayq stats` lists the queues.")
-        holds = await self._session.executor.run(calls.remove(self._session.keys, name, look=True))
-        return QueueView(name, stats.lease_ms, 1, stats.paused_until_ms, _by_name(holds))
+        shards = await self._session.shards.read(name)
+        holds = await read_holds(self._session, shards)
+        return QueueView(name, stats.lease_ms, len(shards), stats.paused_until_ms, holds)
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs.
+        """Delete a queue that has no jobs. A queue with several shards first gets one shard.
 
         If the queue has jobs, QueueInUse is raised, with the numbers of jobs. Raises InvalidInput.
         """
         name = check_queue(queue)
         keys = self._session.keys
-        _must_be_empty(name, await self._session.executor.run(calls.remove(keys, name, look=True)))
+        shards = await self._session.shards.read(name)
+        must_be_empty(name, await read_holds(self._session, shards))
+        if len(shards) > 1:
+            await change_shards(self._session, name, 1)
         # Remove the name from the list first, because a producer that schedules a job in between adds it again.
         await self._session.executor.run(calls.unlist_queue(keys, name))
         self._session.list_again(name)
         holds = await self._session.executor.run(calls.remove(keys, name, look=False))
-        if any(_by_name(holds).values()):
+        if any(calls.holds_by_name(holds).values()):
             await self._session.executor.run(calls.list_queue(keys, name))
-            _must_be_empty(name, holds)
+            must_be_empty(name, calls.holds_by_name(holds))
 
     async def _pause(self, queue: str, for_ms: int) -> int:
         lease_ms = self._session.options.lease_ms
-        call = calls.pause(self._session.keys, queue, for_ms=for_ms, lease_ms=lease_ms)
-        if for_ms == END:
-            return await self._session.executor.run(call)
-        return await self._session.list_and_run(call, queue)  # `stats` then shows the pause of a new queue
+        until_ms = 0
+        for shard in reversed(await self._session.shards.read(queue)):  # the first shard counts
+            call = calls.pause(self._session.keys, shard, for_ms=for_ms, lease_ms=lease_ms)
+            if for_ms == END:
+                until_ms = await self._session.executor.run(call)
+            else:
+                until_ms = await self._session.list_and_run(call, shard)  # `stats` then shows the pause of a new queue
+        return until_ms
 
     async def _control(self, what: Switch, for_ms: int, reason: str = "") -> Control:
         return await self._session.executor.run(calls.control(self._session.keys, what, for_ms=for_ms, reason=reason))
@@ -209,22 +248,37 @@ def _positive_ms(duration: Duration) -> int:
     return max(duration_ms(duration, field="duration"), 1)
 
 
-def _by_name(holds: Holds) -> dict[str, int]:
-    return {
-        "scheduled": holds.scheduled,
-        "ready_or_reserved": holds.in_stream,
-        "failed": holds.failed,
-        "completed": holds.completed,
-        "other": holds.other,
-        "outbox": holds.outbox,
-    }
+def _lease_ms(lease: Duration) -> int:
+    lease_ms = duration_ms(lease, field="lease")
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise InvalidInput(f"lease {lease} is too short.", hint="Use at least 100ms.", field="lease")
+    return lease_ms
 
 
-def _must_be_empty(queue: str, holds: Holds) -> None:
-    found = [f"{count:,} {HOLDS_TEXT.get(name, name)}" for name, count in _by_name(holds).items() if count]
-    if found:
-        raise QueueInUse(
-            f"The queue {queue!r} has jobs: {', '.join(found)}.",
-            hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
-            f"`delayq failed flush --queue {queue}` deletes failed jobs.",
-        )
+def _total(queue: str, of_shards: Sequence[QueueStats | BackendError]) -> QueueStats | BackendError:
+    """Add up the figures of the shards of a queue. If a shard could not be read, return its error."""
+    rows: list[QueueStats] = []
+    for outcome in of_shards:
+        if isinstance(outcome, BackendError):
+            return outcome
+        rows.append(outcome)
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    counters: Counter[str] = Counter()
+    for row in rows:
+        counters.update(row.counters)
+    return QueueStats(
+        queue=queue,
+        scheduled=sum(row.scheduled for row in rows),
+        ready=sum(row.ready for row in rows),
+        reserved=sum(row.reserved for row in rows),
+        failed=sum(row.failed for row in rows),
+        completed=sum(row.completed for row in rows),
+        paused_until_ms=first.paused_until_ms,
+        overdue_oldest_ms=max(row.overdue_oldest_ms for row in rows),
+        lease_ms=first.lease_ms,
+        mover_tick_ms=min(row.mover_tick_ms for row in rows),
+        now_ms=first.now_ms,
+        counters=dict(counters),
+    )

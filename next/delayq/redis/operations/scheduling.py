@@ -1,8 +1,8 @@
 """Operations that schedule new jobs."""
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from delayq.core.backoff import BackoffSpec
@@ -11,15 +11,17 @@ from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed,
 from delayq.core.ids import new_id
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.options import Options
+from delayq.core.shards import queue_of, shard_of
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as calls
 from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
-from delayq.redis.calls.jobs import Placed
+from delayq.redis.calls.jobs import Placed, ShardsChanged
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
 from delayq.redis.server_clock import ServerClock
 from delayq.redis.session import Session
+from delayq.redis.shard_counts import PATIENCE, ShardCounts
 
 AT_ONCE_MS: Final = 15_000
 """A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again.
@@ -31,6 +33,9 @@ call.
 _ON_CONFLICT: Final = get_args(OnConflict)
 REFUSED: Final = ("conflict", "running")
 """Replies meaning that the job was not stored."""
+
+Row = tuple[int, NewJob]
+"""A job and its position in the list of all jobs of a call."""
 
 
 class SchedulingOperations(OperationsBase[RefT]):
@@ -123,8 +128,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         )
         spec = self._session.with_destination(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
-        (ref,) = await self._place(job.queue, [job], on_conflict)
-        return ref
+        return await self._place_one(job, on_conflict)
 
     async def schedule_many(
         self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep", spread: Duration | None = None
@@ -144,24 +148,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         jobs = _prepare_all(given, self._session.options, now_ms)
         if spread is not None:
             jobs = spread_out(jobs, duration_ms(spread, field="spread"))
-        refs: dict[int, RefT] = {}
-        unconfirmed = None
-        for rows in _in_trips(jobs):
-            queue = rows[0][1].queue
-            try:
-                placed = await self._place(queue, [job for _, job in rows], on_conflict)
-            except Conflict as error:
-                error.stored = [*refs.values(), *error.stored]
-                raise
-            except NotConfirmed as error:
-                unconfirmed, placed = error, list(error.done)
-            for (position, _), ref in zip(rows, placed, strict=True):
-                refs[position] = ref
-        in_order = [refs[position] for position in range(len(jobs))]
-        if unconfirmed is not None:
-            unconfirmed.done = tuple(in_order)
-            raise unconfirmed
-        return in_order
+        return await self._place_all(jobs, on_conflict)
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
         """Schedule a ready-made envelope, the JSON of a job such as `JobInfo.raw`, under the id that it contains.
@@ -170,11 +157,52 @@ class SchedulingOperations(OperationsBase[RefT]):
         this id exists, it is kept. Raises the errors of `schedule`.
         """
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
-        (ref,) = await self._place(job.queue, [job], "keep")
+        return await self._place_one(job, "keep")
+
+    async def _place_one(self, job: NewJob, on_conflict: OnConflict) -> RefT:
+        count = self._session.shards.known(job.queue)
+        try:
+            shard = job.queue if count == 1 else shard_of(job.queue, job.id, count)
+            (ref,) = await self._place(shard, count, [job], on_conflict)
+        except ShardsChanged:
+            (ref,) = await self._place_all([job], on_conflict)
         return ref
 
-    async def _place(self, queue: str, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
-        """Store jobs of one queue in one round trip, and return references to them."""
+    async def _place_all(self, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
+        """Store jobs, in round trips for one shard each, and return references to them; see `schedule_many`."""
+        shards = self._session.shards
+        refs: dict[int, RefT] = {}
+        unconfirmed = None
+        until = 0.0
+        left = deque(_in_trips(enumerate(jobs), shards))
+        while left:
+            shard, count, rows = left.popleft()
+            try:
+                placed = await self._place(shard, count, [job for _, job in rows], on_conflict)
+            except ShardsChanged:
+                until = until or time.monotonic() + PATIENCE
+                await shards.follow(queue_of(shard), until=until)
+                left.extendleft(reversed(list(_in_trips(rows, shards))))
+                continue
+            except Conflict as error:
+                error.stored = [*refs.values(), *error.stored]
+                raise
+            except NotConfirmed as error:
+                unconfirmed, placed = error, list(error.done)
+            until = 0.0
+            for (position, _), ref in zip(rows, placed, strict=True):
+                refs[position] = ref
+        in_order = [refs[position] for position in range(len(jobs))]
+        if unconfirmed is not None:
+            unconfirmed.done = tuple(in_order)
+            raise unconfirmed
+        return in_order
+
+    async def _place(self, shard: str, count: int, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
+        """Store jobs of one shard in one round trip, and return references to them.
+
+        `count`: the number of shards by which `shard` was chosen. Raises ShardsChanged if the queue has another number.
+        """
         check_word("on_conflict", on_conflict, _ON_CONFLICT)
         session = self._session
         if session.create_storage is not None:
@@ -182,21 +210,21 @@ class SchedulingOperations(OperationsBase[RefT]):
         if on_conflict in ("keep", "error"):
             call = calls.schedule(
                 session.keys,
-                queue,
+                shard,
                 jobs,
                 taken="kept" if on_conflict == "keep" else "conflict",
                 high_water=session.options.high_water,
                 lease_ms=session.options.lease_ms,
                 token=new_id() if on_conflict == "error" or _may_be_over_soon(jobs) else "",
+                shards=count,
             )
         else:
             word: Any = "replaced" if on_conflict == "replace" else "postponed"
-            call = calls.replace(
-                session.keys, queue, jobs, word=word, lease_ms=session.options.lease_ms, token=new_id()
-            )
+            lease_ms = session.options.lease_ms
+            call = calls.replace(session.keys, shard, jobs, word=word, lease_ms=lease_ms, token=new_id(), shards=count)
         unconfirmed = None
         try:
-            placed = await session.write(call, queue, may_create=True)
+            placed = await session.write(call, shard, may_create=True)
         except NotConfirmed as error:
             unconfirmed, placed = error, cast(list[Placed], error.done[0])
         except OutcomeUnknown as error:
@@ -273,20 +301,33 @@ def _may_be_over_soon(jobs: list[NewJob]) -> bool:
     return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])
 
 
-def _in_trips(jobs: list[NewJob]) -> Iterable[list[tuple[int, NewJob]]]:
+def _in_trips(rows: Iterable[Row], shards: ShardCounts) -> Iterator[tuple[str, int, list[Row]]]:
     """Cut jobs, with their positions, into lists for one call each.
 
-    A list has jobs of one queue, at most 250 rows, and at most 1 MB unless a single job is larger.
+    Each list comes with its shard and the number of shards of the queue. It has at most 250 jobs, and at most 1 MB
+    unless a single job is larger.
     """
-    by_queue: defaultdict[str, list[tuple[int, NewJob]]] = defaultdict(list)
-    for row in enumerate(jobs):
+    by_queue: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
         by_queue[row[1].queue].append(row)
-    for rows in by_queue.values():
-        for start in range(0, len(rows), MAX_ROWS):
-            yield from _not_too_large(rows[start : start + MAX_ROWS])
+    for queue, of_queue in by_queue.items():
+        count = shards.known(queue)
+        for shard, of_shard in _by_shard(queue, count, of_queue).items():
+            for start in range(0, len(of_shard), MAX_ROWS):
+                for trip in _not_too_large(of_shard[start : start + MAX_ROWS]):
+                    yield shard, count, trip
 
 
-def _not_too_large(rows: list[tuple[int, NewJob]]) -> Iterable[list[tuple[int, NewJob]]]:
+def _by_shard(queue: str, count: int, rows: list[Row]) -> dict[str, list[Row]]:
+    if count == 1:
+        return {queue: rows}
+    by_shard: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_shard[shard_of(queue, row[1].id, count)].append(row)
+    return by_shard
+
+
+def _not_too_large(rows: list[Row]) -> Iterable[list[Row]]:
     sizes = [len(job.envelope) for _, job in rows]
     first = size = 0
     for position, more in enumerate(sizes if sum(sizes) > MAX_BYTES else ()):

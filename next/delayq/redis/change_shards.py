@@ -1,0 +1,70 @@
+"""Changes the number of shards of a queue that has no jobs.
+
+1. Look at all old and new shards. If one of them has a job or a record in its outbox, refuse the change.
+2. Mark all shards with the old number plus CHANGING. From now on no client can store a job, because no client has this
+   number. A shard that received a job after step 1 refuses the mark.
+3. Look again. If a job arrived meanwhile, give all shards the old number again, and refuse the change.
+4. Give all shards the new number. The first shard comes last, because clients read the number there.
+
+If a change is interrupted, clients wait for its end and report it, and nothing is lost. Another change completes it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from delayq.core.errors import BackendError, QueueInUse
+from delayq.core.shards import shard_names
+from delayq.core.views import HOLDS_TEXT
+from delayq.redis.calls import queues as calls
+from delayq.redis.calls.call import value_of
+from delayq.redis.calls.inspect import stats
+from delayq.redis.session import Session
+from delayq.redis.shard_counts import CHANGING
+
+
+async def change_shards(session: Session, queue: str, count: int) -> None:
+    """Give a queue without jobs a number of shards. Raises QueueInUse with the numbers of jobs if it has jobs."""
+    old = len(await session.shards.read(queue))
+    shards = shard_names(queue, max(old, count))
+    must_be_empty(queue, await read_holds(session, shards))
+    lease_ms = (await session.executor.run(stats(session.keys, queue))).lease_ms or session.options.lease_ms
+    try:
+        is_marked = await _give(session, shards, CHANGING + old, lease_ms=lease_ms)
+        holds = await read_holds(session, shards)
+    except BackendError:
+        await _give(session, shards, old, lease_ms=lease_ms)
+        raise
+    if not is_marked or any(holds.values()):
+        await _give(session, shards, old, lease_ms=lease_ms)
+        must_be_empty(queue, holds)
+        raise QueueInUse(f"The queue {queue!r} received a job during the change.", hint="Try again.")
+    await _give(session, shards[1:], count, lease_ms=lease_ms)
+    await _give(session, shards[:1], count, lease_ms=lease_ms)
+    await session.shards.read(queue)
+
+
+async def _give(session: Session, shards: Sequence[str], number: int, *, lease_ms: int) -> bool:
+    """Store a number in `meta` of shards. Return False if a shard refused it, because it has a job."""
+    configure = [
+        calls.configure(session.keys, shard, default_lease_ms=lease_ms, lease_ms=lease_ms, shards=number)
+        for shard in shards
+    ]
+    outcomes = [value_of(outcome) for outcome in await session.executor.run_all(configure)]
+    return all(outcome.shards == number for outcome in outcomes)
+
+
+async def read_holds(session: Session, shards: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of jobs and records in all shards together, by the names of `QueueView.holds`."""
+    outcomes = await session.executor.run_all([calls.remove(session.keys, shard, look=True) for shard in shards])
+    rows = [calls.holds_by_name(value_of(outcome)) for outcome in outcomes]
+    return {name: sum(row[name] for row in rows) for name in rows[0]}
+
+
+def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
+    """Raise QueueInUse if a queue has jobs or records."""
+    found = [f"{count:,} {HOLDS_TEXT.get(name, name)}" for name, count in holds.items() if count]
+    if found:
+        raise QueueInUse(
+            f"The queue {queue!r} has jobs: {', '.join(found)}.",
+            hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
+            f"`delayq failed flush --queue {queue}` deletes failed jobs.",
+        )

@@ -1,0 +1,101 @@
+"""The number of shards of each queue, as a client knows it, and the choice of the shard for a job.
+
+A client remembers the number of a queue. It reads the number again when a script answers that the number is another
+one, and before it reports an id as unknown. All shards store the number; the number of the first shard is the valid
+one. While the number changes, the shards have the old number plus CHANGING.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from delayq.core.errors import BackendError, BackendUnavailable
+from delayq.core.shards import MAX_SHARDS, shard_names, shard_number, shard_of
+from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.executor import Executor
+from delayq.redis.keys import Keys
+
+CHANGING: Final = 1_000
+"""Added to the number while it changes. No client has the sum as its number, so no job can be stored meanwhile."""
+
+PATIENCE: Final = 5.0
+"""How long a producer waits for the end of a change, in seconds."""
+
+LOOK_EVERY: Final = 0.05
+
+
+class ShardCounts:
+    """The known numbers of shards. A queue that is not known counts as one shard."""
+
+    def __init__(self, executor: Executor, keys: Keys) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._known: dict[str, int] = {}
+
+    def known(self, queue: str) -> int:
+        """Return the number of shards, without a call."""
+        return self._known.get(queue, 1)
+
+    def of_job(self, queue: str, job_id: str) -> str:
+        """Return the name of the shard of a job, by the known number."""
+        count = self._known.get(queue)
+        return queue if count is None else shard_of(queue, job_id, count)
+
+    def number_of_job(self, queue: str, job_id: str) -> int | None:
+        """Return the number of the shard of a job; None if the queue has only one shard."""
+        count = self._known.get(queue)
+        return None if count is None else shard_number(job_id, count)
+
+    async def read(self, queue: str) -> list[str]:
+        """Read the number of shards of a queue, and return the names of its shards, the first one first."""
+        self._note(queue, await self._executor.run(read_shard_count(self._keys, queue)))
+        return shard_names(queue, self.known(queue))
+
+    async def read_all(self, queues: Sequence[str]) -> dict[str, list[str]]:
+        """Read the numbers of several queues in one trip. Return the shards of each queue.
+
+        If a number cannot be read, the known number remains.
+        """
+        outcomes = await self._executor.run_all([read_shard_count(self._keys, queue) for queue in queues])
+        for queue, outcome in zip(queues, outcomes, strict=True):
+            if not isinstance(outcome, BackendError):
+                self._note(queue, outcome)
+        return {queue: shard_names(queue, self.known(queue)) for queue in queues}
+
+    async def follow(self, queue: str, *, until: float) -> None:
+        """Read the number of shards of a queue again, after a script answered ShardsChanged.
+
+        If the number is the same, wait a moment, because a change may be in progress. Raises BackendUnavailable after
+        `until`, a time of the monotonic clock.
+        """
+        if await self.have_changed(queue):
+            return
+        if time.monotonic() >= until:
+            raise BackendUnavailable(
+                f"The number of shards of the queue {queue!r} is being changed. Nothing was stored.",
+                hint=f"Try again. If the change was interrupted, repeat it: `delayq queue set {queue} --shards N`.",
+            )
+        await self._executor.sleep(LOOK_EVERY)
+
+    async def have_changed(self, queue: str) -> bool:
+        """Read the number of shards of a queue again. Return True if it is another one than before."""
+        before = self.known(queue)
+        await self.read(queue)
+        return self.known(queue) != before
+
+    def _note(self, queue: str, count: int) -> None:
+        if count > 1:
+            self._known[queue] = count
+        else:
+            self._known.pop(queue, None)
+
+
+def read_shard_count(keys: Keys, queue: str) -> Call[int]:
+    """Make the call that reads the number of shards of a queue. While the number changes, this is the old number."""
+    return read("HGET", keys.of_queue(queue, "meta"), "shards", parse=shard_count)
+
+
+def shard_count(reply: bytes | None) -> int:
+    """Return the number of shards from a field of `meta`. A missing or invalid number counts as 1."""
+    count = int(reply) % CHANGING if reply is not None and reply.isdigit() and len(reply) <= 4 else 1
+    return count if 1 <= count <= MAX_SHARDS else 1
