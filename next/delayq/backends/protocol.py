@@ -109,6 +109,14 @@ class LeaseKeeper(Protocol):
         """Create missing parts of the queues, and return the shortest lease, in seconds. This is the first call."""
         ...
 
+    def queues(self) -> list[str]:
+        """Return the names that deliveries have as `queue`. The worker calls this once, after `open`.
+
+        These are the queues of the worker. A storage that divides a queue has a name for each part instead, such as
+        `orders`, `orders#1`; see `core/shards.py`. `Backend.consumer` gets these names.
+        """
+        ...
+
     def now_ms(self) -> int:
         """Return the time of the backend, in epoch ms, without asking it."""
         ...
@@ -263,7 +271,8 @@ class Backend(Protocol):
     ) -> Consumer[Any]:
         """Make the consumer of a child.
 
-        `name`: name of the consumer in the storage; no two children ever have the same name. `order`: sorts the queues
+        `queues`: the names from `LeaseKeeper.queues`. `name`: name of the consumer in the storage; no two children ever
+        have the same name. `order`: sorts the queues
         by their priority, before each read. `forced`: ignore the maintenance switch, with which operators pause all
         queues. `wake_fd`: a descriptor that becomes readable when a signal arrives, which must end a blocked read.
         """

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from delayq.core.errors import BackendError, CallRefused, NodeError
 from delayq.core.outages import Outages
+from delayq.core.shards import queue_of
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class RestingQueues:
 
     def rest(self, queue: str, error: Exception) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second."""
-        self._outages.tell(f"queue {queue} failed; next try in {REST:g} s", error)
+        self._outages.tell(f"queue {queue_of(queue)} failed; next try in {REST:g} s", error)
         self._until[queue] = self._clock() + REST
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:

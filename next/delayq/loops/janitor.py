@@ -8,6 +8,7 @@ from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import RestingQueues
+from delayq.core.shards import queue_of
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -66,10 +67,14 @@ class Janitor:
             answer = self._keeper.reclaim(queue)
             self.reclaimed += answer.reclaimed + answer.failed
             if answer.reclaimed:
-                logger.warning("queue %s: jobs redelivered because their worker vanished: %d", queue, answer.reclaimed)
+                logger.warning(
+                    "queue %s: jobs redelivered because their worker vanished: %d", queue_of(queue), answer.reclaimed
+                )
             if answer.failed:
                 logger.error(
-                    "queue %s: jobs failed because their workers vanished too many times: %d", queue, answer.failed
+                    "queue %s: jobs failed because their workers vanished too many times: %d",
+                    queue_of(queue),
+                    answer.failed,
                 )
             self._shortest_lease = min(self._shortest_lease, answer.lease_ms / 1000)
             is_more = answer.more == 1

@@ -15,6 +15,7 @@ from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
 from delayq.core.resting import REST, RestingQueues
+from delayq.core.shards import queue_of
 
 logger: Final = logging.getLogger("delayq.loops")
 
@@ -66,7 +67,8 @@ class Mover:
         lost = self.lost
         wait = self._promote_all(queue)
         if self.lost > lost:
-            logger.warning("queue %s: due jobs failed because Redis lost their payloads: %d", queue, self.lost - lost)
+            count = self.lost - lost
+            logger.warning("queue %s: due jobs failed because Redis lost their payloads: %d", queue_of(queue), count)
         return wait
 
     def _promote_all(self, queue: str) -> float:

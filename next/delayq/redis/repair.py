@@ -21,6 +21,7 @@ from delayq.core import failure as failures
 from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure import Failure
 from delayq.core.options import Options
+from delayq.core.shards import queue_of
 from delayq.redis.calls import delivery, upkeep
 from delayq.redis.calls.call import read, value_of
 from delayq.redis.calls.upkeep import OutsideAck, Tidied
@@ -93,7 +94,7 @@ def warn_of_repair(queue: str, tidied: Tidied, counts: Mapping[str, int]) -> Non
     if parts:
         logger.warning(
             "queue %s was damaged, and was repaired: %s. Another program changed its keys, or Redis lost data.",
-            queue,
+            queue_of(queue),
             "; ".join(parts),
         )
 
@@ -103,7 +104,7 @@ def _notice_loss(queue: str, before: int, now: int) -> None:
         logger.warning(
             "queue %s was reset: the sum of its counters fell from %d to %d. Unless someone removed the queue, the "
             "server lost jobs: run Redis with appendonly yes.",
-            queue,
+            queue_of(queue),
             before,
             now,
         )

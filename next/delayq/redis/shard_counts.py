@@ -11,7 +11,7 @@ from typing import Final
 
 from delayq.core.errors import BackendError, BackendUnavailable
 from delayq.core.shards import MAX_SHARDS, shard_names, shard_number, shard_of
-from delayq.redis.calls.call import Call, read
+from delayq.redis.calls.call import Call, command, read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
@@ -48,7 +48,7 @@ class ShardCounts:
 
     async def read(self, queue: str) -> list[str]:
         """Read the number of shards of a queue, and return the names of its shards, the first one first."""
-        self._note(queue, await self._executor.run(read_shard_count(self._keys, queue)))
+        self._note(queue, await self._executor.run(_read_count(self._keys, queue)))
         return shard_names(queue, self.known(queue))
 
     async def read_all(self, queues: Sequence[str]) -> dict[str, list[str]]:
@@ -56,11 +56,18 @@ class ShardCounts:
 
         If a number cannot be read, the known number remains.
         """
-        outcomes = await self._executor.run_all([read_shard_count(self._keys, queue) for queue in queues])
+        self.keep(queues, await self._executor.run_all(self.calls(queues)))
+        return {queue: shard_names(queue, self.known(queue)) for queue in queues}
+
+    def calls(self, queues: Sequence[str]) -> list[Call[int]]:
+        """Return the calls that read the numbers of several queues."""
+        return [_read_count(self._keys, queue) for queue in queues]
+
+    def keep(self, queues: Sequence[str], outcomes: Sequence[int | BackendError]) -> None:
+        """Remember the outcomes of `calls`."""
         for queue, outcome in zip(queues, outcomes, strict=True):
             if not isinstance(outcome, BackendError):
                 self._note(queue, outcome)
-        return {queue: shard_names(queue, self.known(queue)) for queue in queues}
 
     async def follow(self, queue: str, *, until: float) -> None:
         """Read the number of shards of a queue again, after a script answered ShardsChanged.
@@ -90,12 +97,19 @@ class ShardCounts:
             self._known.pop(queue, None)
 
 
-def read_shard_count(keys: Keys, queue: str) -> Call[int]:
-    """Make the call that reads the number of shards of a queue. While the number changes, this is the old number."""
+def restore_shard_count(keys: Keys, shard: str, count: int) -> Call[bool]:
+    """Make the call that writes the number of shards into a shard that has lost it."""
+    return command("HSETNX", keys.of_queue(shard, "meta"), "shards", count, parse=bool)
+
+
+def _read_count(keys: Keys, queue: str) -> Call[int]:
     return read("HGET", keys.of_queue(queue, "meta"), "shards", parse=shard_count)
 
 
 def shard_count(reply: bytes | None) -> int:
-    """Return the number of shards from a field of `meta`. A missing or invalid number counts as 1."""
+    """Return the number of shards from the field `shards` of `meta`; while it changes, the old number.
+
+    A missing or invalid number counts as 1.
+    """
     count = int(reply) % CHANGING if reply is not None and reply.isdigit() and len(reply) <= 4 else 1
     return count if 1 <= count <= MAX_SHARDS else 1

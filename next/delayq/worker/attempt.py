@@ -25,6 +25,7 @@ from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import application_frames, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
+from delayq.core.shards import queue_of
 from delayq.core.times import format_duration, format_instant
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
@@ -196,7 +197,7 @@ class Attempts:
             "job %s (%s, queue %s): attempt %d started at %s, took %s, %s",
             attempt.delivery.id,
             attempt.envelope.name,
-            attempt.delivery.queue,
+            members["queue"],
             members["attempt"],
             started,
             format_duration(runtime_ms),
@@ -252,9 +253,9 @@ class Attempts:
         logger.error(
             "%s (queue %s) failed: %s",
             what,
-            delivery.queue,
+            queue_of(delivery.queue),
             error,
-            extra={"job_id": delivery.id, "queue": delivery.queue},
+            extra={"job_id": delivery.id, "queue": queue_of(delivery.queue)},
         )
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure, is_followed=True)
@@ -294,7 +295,7 @@ def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:
     return {
         "job_id": delivery.id,
         "job": envelope.name,
-        "queue": delivery.queue,
+        "queue": queue_of(delivery.queue),
         "attempt": envelope.attempts + 1,
     }
 
@@ -321,7 +322,7 @@ def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseExceptio
         "job %s (%s, queue %s) %s: %s: %s",
         delivery.id,
         envelope.name,
-        delivery.queue,
+        queue_of(delivery.queue),
         what,
         type(error).__name__,
         message_of(error)[:1000],

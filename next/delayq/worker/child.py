@@ -34,6 +34,7 @@ from delayq.backends.protocol import Consumer
 from delayq.backends.values import SettleAnswer, Settlement, Stopped
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
+from delayq.core.shards import queue_of
 from delayq.worker.in_flight import InFlight, JobInFlight
 from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
@@ -368,8 +369,8 @@ class Child:
                 logger.info(
                     "job %s of %s does not run again: a cancel asked it to stop",
                     settlement.id,
-                    settlement.queue,
-                    extra={"job_id": settlement.id, "queue": settlement.queue},
+                    queue_of(settlement.queue),
+                    extra={"job_id": settlement.id, "queue": queue_of(settlement.queue)},
                 )
                 stopped.append((job, Stopped(settlement.queue, settlement.id, settlement.entry)))
                 continue
@@ -379,8 +380,8 @@ class Child:
                     "job %s of %s: result not recorded; its lease expired while it ran (it may run again), or it was "
                     "already recorded and the reply was lost",
                     job.delivery.id,
-                    job.delivery.queue,
-                    extra={"job_id": job.delivery.id, "queue": job.delivery.queue},
+                    queue_of(job.delivery.queue),
+                    extra={"job_id": job.delivery.id, "queue": queue_of(job.delivery.queue)},
                 )
         self._in_flight.free(settled)
         if refused:

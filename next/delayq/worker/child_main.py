@@ -54,9 +54,7 @@ def run_child(
     signal.signal(WAKE_SIGNAL, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C may reach all processes; only the supervisor reacts
 
-    consumer = backend.consumer(
-        list(options.queues), name=name, order=options.order, forced=options.forced, wake_fd=wake_fd
-    )
+    consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
     lease = when_reachable(consumer.open, waits_for_login=True)
     in_flight = InFlight(slots, threads=options.threads)
     attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults))

@@ -22,6 +22,7 @@ from typing import Final
 from delayq.backends.protocol import LeaseKeeper
 from delayq.backends.values import Delivery, DeliveryRef, EntryKey, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut
+from delayq.core.shards import queue_of
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.shared_memory import SlotState
 
@@ -89,7 +90,7 @@ class CrashRecovery:
             len(decided),
         )
         for job in failed:
-            logger.error("job %s (queue %s) failed: its workers vanished too often", job.id, job.queue)
+            logger.error("job %s (queue %s) failed: its workers vanished too often", job.id, queue_of(job.queue))
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for

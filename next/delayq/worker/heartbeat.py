@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from delayq.backends.protocol import WorkerRegistry
 from delayq.backends.values import EntryKey
+from delayq.core.shards import queue_of
 from delayq.worker.children import ChildProcess
 from delayq.worker.shared_memory import SlotState, SlotView, Stop
 
@@ -95,7 +96,7 @@ class Heartbeat:
                 {
                     "id": view.ref.id,
                     "name": view.name,
-                    "queue": view.ref.queue,
+                    "queue": queue_of(view.ref.queue),
                     "started_ms": self._epoch_ms(view.since),
                 }
                 for view in _longest_running(held)

@@ -101,7 +101,7 @@ class SlotTable:
 
     def __init__(self, queues: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory = mmap.mmap(-1, _FIRST_SLOT + CAPACITY * _SLOT_SIZE)
-        self._queues = list(queues)
+        self.queues = list(queues)
         self._numbers = {queue: number for number, queue in enumerate(queues)}
         self._written_names: dict[str, bytes] = {}
         self._clock = clock
@@ -264,6 +264,6 @@ class SlotTable:
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
         held = DeliveryRef(
-            self._queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()
+            self.queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()
         )
         return SlotView(number, SlotState(state), held, limit, is_cancelled, use, since, name)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from delayq.backends.values import EntryKey
+from delayq.core.shards import queue_of
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.forking import is_stopped
 from delayq.worker.shared_memory import SlotState, SlotView, Stop
@@ -70,7 +71,7 @@ class Timeouts:
             is_cancel = all(view.is_cancelled for view in overdue)
             child.kill(Ending.CANCEL if is_cancel else Ending.TIMEOUT, keys)
         elif child.end_by is None:
-            ids = ", ".join(f"{view.ref.id} of {view.ref.queue}" for view in overdue)
+            ids = ", ".join(f"{view.ref.id} of {queue_of(view.ref.queue)}" for view in overdue)
             logger.warning(
                 "job %s did not stop after its timeout or a cancel; if it goes on, its process is killed when the "
                 "other jobs of the process have finished, or in %g s",

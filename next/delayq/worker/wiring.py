@@ -32,8 +32,7 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     BackendUnavailable if the embedded server does not start, and ConfigError if the url cannot be used. All of these
     errors are raised before the first child is forked.
     """
-    queues = list(options.queues)
-    keeper = backend.lease_keeper(queues)
+    keeper = backend.lease_keeper(options.queues)
     lease = when_reachable(keeper.open, retry_timeout=options.start_timeout)
     if not options.allows_eviction:
         when_reachable(backend.check, retry_timeout=options.start_timeout)
@@ -46,19 +45,18 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     ]
     workers = backend.worker_registry()
     if workers is not None:
-        roles.append(Heartbeat(workers, queues, now_ms=keeper.now_ms, host=options.name))
+        roles.append(Heartbeat(workers, options.queues, now_ms=keeper.now_ms, host=options.name))
+    sidecar = partial(run_sidecar, backend, defaults, options.queues, lease)
     attempts = Attempts(registry, now_ms=keeper.now_ms, standard=default_policy(defaults))
     supervisor = Supervisor(
         Children(
             partial(run_child, backend=backend, defaults=defaults, options=options, registry=registry),
-            partial(SlotTable, queues),
+            partial(SlotTable, keeper.queues()),
             processes=options.processes,
             max_jobs=options.max_jobs,
             host=options.name,
         ),
-        Sidecar(
-            partial(run_sidecar, backend, defaults, queues, lease) if options.with_loops and backend.has_loops else None
-        ),
+        Sidecar(sidecar if options.with_loops and backend.has_loops else None),
         stopping,
         alive=roles,
         ended=CrashRecovery(keeper, attempts.end_of_killed),

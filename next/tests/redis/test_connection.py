@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +86,20 @@ def test_a_user_who_may_not_run_ping_is_logged_in(count: Any, url: str, server: 
         server.acl_deluser("counter")
 
 
+@contextmanager
+def holding_connection(url: str) -> Iterator[socket.socket]:
+    """Hold a connection that the server has accepted."""
+    while True:
+        with socket.socket(socket.AF_UNIX) as held, suppress(OSError):
+            held.connect(url.removeprefix("unix://"))
+            held.sendall(b"PING\r\n")
+            if held.recv(100) == b"+PONG\r\n":
+                yield held
+                return
+
+
 def test_a_server_with_too_many_clients_is_asked_again_and_then_told_as_not_sent(count: Any) -> None:
-    with private_server(["--maxclients", "1"]) as url, socket.socket(socket.AF_UNIX) as held:
-        held.connect(url.removeprefix("unix://"))
+    with private_server(["--maxclients", "1"]) as url, holding_connection(url) as held:
         with pytest.raises(BackendUnavailable, match=r"Nothing was sent\."):  # its text may be lost: the server closes
             count(url, retry_timeout=0.5)
         threading.Timer(0.3, held.close).start()

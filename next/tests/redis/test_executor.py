@@ -120,7 +120,7 @@ WRITES: dict[str, Callable[[Operations[Any]], Any]] = {
     "schedule": lambda client: client.schedule("n"),
     "cancel": lambda client: client.cancel("a"),
     "pause_all": lambda client: client.pause_all(),
-    "clear": lambda client: client.clear(),
+    "forget": lambda client: client.forget("a"),
 }
 
 

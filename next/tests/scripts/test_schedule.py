@@ -9,6 +9,7 @@ from delayq.core.errors import BackendError
 from delayq.core.job_spec import NewJob
 from delayq.core.states import STATES
 from delayq.redis.calls import jobs as producer
+from delayq.redis.calls.jobs import ShardsChanged
 from tests.support.dump import dump
 from tests.support.queue import HOUR, LEASE, NOW, SECOND, QueueOnServer, envelope_of, new_job
 
@@ -217,8 +218,21 @@ def test_another_number_of_shards_is_answered_with_the_right_one(queue: QueueOnS
     queue.configure(shards=4)
     with queue.unchanged():
         for refused in (queue.schedule, queue.replace):
-            with pytest.raises(BackendError, match="4 shards"):
+            with pytest.raises(ShardsChanged):
                 refused("job", "+5000")
+
+
+@pytest.mark.parametrize("loss", ["the number", "all"])
+def test_a_shard_that_lost_its_number_takes_no_job_for_several_shards(queue: QueueOnServer, loss: str) -> None:
+    queue.configure(shards=4)
+    assert queue.schedule("first", shards=4)
+    if loss == "all":
+        queue.server.flushall()
+    else:
+        queue.server.hdel(queue.key("meta"), "shards")
+    with queue.unchanged(), pytest.raises(ShardsChanged):
+        queue.schedule("second", shards=4)
+    assert queue.schedule("third").answer == "created"
 
 
 @pytest.mark.parametrize("when", ["+0", "+9000"])

@@ -83,6 +83,9 @@ class FakeKeeper:
         self.fails_with_recovery = False
         self.refuses_login = False
 
+    def queues(self) -> list[str]:
+        return ["q"]
+
     def open(self) -> float:
         return self.lease_ms / 1000
 

@@ -17,7 +17,7 @@ from delayq.core.views import Control, JobInfo, Page, QueueStats
 from delayq.redis.calls import delivery, inspect, queues, upkeep
 from delayq.redis.calls import jobs as producer
 from delayq.redis.calls.call import Call, queue_call
-from delayq.redis.calls.jobs import Rescheduled, Placed, RetryAnswer
+from delayq.redis.calls.jobs import Placed, Rescheduled, RetryAnswer
 from delayq.redis.calls.queues import Configured, Holds, Switch
 from delayq.redis.calls.upkeep import Outbox, OutsideAcks, Pruned, Tidied
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -75,8 +75,10 @@ class QueueOnServer(StoredQueue):
         taken: Literal["kept", "conflict"] = "kept",
         lock: str = "",
         envelope: bytes = b"",
+        shards: int = 1,
     ) -> Placed:
-        return self.schedule_all(new_job(id, when, lock=lock, envelope=envelope), now=now, token=token, taken=taken)[0]
+        job = new_job(id, when, lock=lock, envelope=envelope)
+        return self.schedule_all(job, now=now, token=token, taken=taken, shards=shards)[0]
 
     def schedule_all(
         self,
@@ -86,12 +88,14 @@ class QueueOnServer(StoredQueue):
         taken: Literal["kept", "conflict"] = "kept",
         high_water: int = HIGH_WATER,
         lease_ms: int = LEASE,
+        shards: int = 1,
     ) -> list[Placed]:
         call = producer.schedule(
             self.keys,
             "orders",
             jobs,
             taken=taken,
+            shards=shards,
             high_water=high_water,
             lease_ms=lease_ms,
             token=token,

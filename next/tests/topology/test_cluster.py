@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
+from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSpec
 from delayq.core.errors import CallRefused, ConfigError
+from delayq.core.shards import shard_names
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
@@ -138,6 +139,26 @@ def test_a_worker_runs_the_jobs_of_all_nodes_and_follows_a_failover(group: Clust
         with failing(group, "q2", signal.SIGKILL):
             client.schedule("stamp", {"path": str(log), "text": "after"}, queue="q2")
             wait_until(lambda: lines(log)[-1] == "after")
+
+
+def test_a_queue_with_shards_uses_all_nodes(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    shards = shard_names("spread", 8)
+    assert len({group.owner(shard).port for shard in shards}) == 3
+    with DelayQ(group.url) as client:
+        client.queue_set("spread", shards=8)
+        ids = [f"job-{n}" for n in range(100)]
+        data = {"path": str(log), "text": "ran"}
+        specs = [JobSpec(name="stamp", id=job_id, data=data, queue="spread", delay="500ms") for job_id in ids]
+        client.schedule_many(specs)
+        kept = [int(command(group.owner(shard), "HLEN", f"delayq:{{{shard}}}:jobs")) for shard in shards]
+        assert sum(kept) == 100 and all(kept)
+        assert [client.cancel(job_id, queue="spread") for job_id in ids[:50]] == ["cancelled"] * 50
+        with stamping_worker(group.url, tmp_path, "spread"):
+            wait_until(lambda: lines(log) == ["ran"] * 50)
+        wait_until(lambda: not client.stats("spread")[0].reserved)
+        assert client.queue_set("spread", shards=1).shards == 1
 
 
 def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup, tmp_path: Path) -> None:

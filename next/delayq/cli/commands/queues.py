@@ -203,19 +203,26 @@ def set_queue(
     context: typer.Context,
     queue: QueueName,
     lease: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--lease",
             metavar="DURATION",
-            help="How long a job still belongs to a worker that no longer renews the lease.",
-            show_default=False,
+            help="How long a job still belongs to a worker that no longer renews the lease. After that, another worker "
+            "gets the job.",
         ),
-    ],
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            metavar="N",
+            help="Number of parts into which the queue is divided, 1 to 64. It can change only while the queue has no "
+            "jobs. The workers of the queue then exit as after `delayq restart`.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Set the lease of a queue: how long a job still belongs to a worker that no longer renews the lease.
-
-    After that, another worker gets the job.
+    """Set the lease or the number of shards of a queue. Exit code 4: the queue has jobs, so --shards is refused.
 
     delayq queue set orders --lease 2m
     """
@@ -223,8 +230,8 @@ def set_queue(
     with session.client() as client, session.audited("queue set", queue) as deed:
         tell = partial(_print_view, as_json=json)
         with unsure_change("", queue, tell, as_json=json, check="delayq queue show {queue}"):
-            view = client.queue_set(queue, lease=lease)
-        deed.outcome = f"lease {lease}"
+            view = client.queue_set(queue, lease=lease, shards=shards)
+        deed.outcome = ", ".join(f"{name} {value}" for name, value in (("lease", lease), ("shards", shards)) if value)
     _print_view(view, as_json=json)
 
 
@@ -315,7 +322,8 @@ def _print_view(view: QueueView, *, as_json: bool) -> None:
         return
     pause = "" if view.paused_until_ms is None else ", paused"
     until = f" until {format_instant(view.paused_until_ms)}" if view.paused_until_ms else ""
-    print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{pause}{until}")
+    shards = f", {view.shards} shards" if view.shards > 1 else ""
+    print_text(f"{view.queue}  lease {format_duration(view.lease_ms)}{shards}{pause}{until}")
     for name, count in view.holds.items():
         if count:
             print_text(f"  {count:,} {HOLDS_TEXT.get(name, name)}")

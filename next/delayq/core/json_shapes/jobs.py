@@ -82,7 +82,7 @@ class FailedJobShape(JobShape):
 class FullJobShape(FailedJobShape):
     """Answer of `delayq show` and `delayq failed show`: all details of a job.
 
-    `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job.
+    `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job. `shard` is null in a queue with one shard.
     """
 
     result: Any
@@ -99,6 +99,7 @@ class FullJobShape(FailedJobShape):
     cancel_asked_ms: int | None
     cancel_asked: str | None
     progress: Any
+    shard: int | None
 
     @classmethod
     def of(cls, job: JobInfo) -> Self:
@@ -121,6 +122,7 @@ class FullJobShape(FailedJobShape):
             cancel_asked_ms=job.cancel_asked_ms,
             cancel_asked=time_text(job.cancel_asked_ms),
             progress=job.progress,
+            shard=job.shard,
         )
 
 

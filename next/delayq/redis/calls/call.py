@@ -23,7 +23,7 @@ MAX_BYTES: Final = 1_000_000
 
 _WITHOUT_KEY: Final = frozenset({"CLUSTER", "INFO", "PING", "SENTINEL", "TIME", "WAIT", "WAITAOF"})
 
-_QUEUE: Final = re.compile(r":\{(.+?)\}:")
+_QUEUE: Final = re.compile(r":\{(.+?)(?:#\d+)?\}:")
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):

@@ -12,7 +12,8 @@ second. Other queues are not affected.
 """
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from delayq.core.errors import BackendError, CallRefused
 from delayq.core.options import Options
 from delayq.core.queue_order import Order, strict
 from delayq.core.resting import RestingQueues
+from delayq.core.shards import queue_of
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import server_time_ms
@@ -70,8 +72,9 @@ class Trip(msgspec.Struct, frozen=True):
 class RedisConsumer:
     """Implements the protocol Consumer with Redis.
 
-    `name`: the consumer name in Redis. `order`: sorts the queues by their priority for the next read. `forced`: ignore
-    the maintenance switch, with which operators pause all queues.
+    `queues`: the shards of all queues. `name`: the consumer name in Redis. `order`: sorts the queues by their priority
+    for the next read; the shards of a queue take turns. `forced`: ignore the maintenance switch, with which
+    operators pause all queues.
     """
 
     def __init__(
@@ -92,7 +95,12 @@ class RedisConsumer:
         self._options = options
         self._order = order
         self._resting = RestingQueues()
-        self._switches = SwitchReader(keys, queues, forced=forced)
+        self._shards: dict[str, list[str]] = {}
+        for shard in queues:
+            self._shards.setdefault(queue_of(shard), []).append(shard)
+        self._given = dict.fromkeys(queues, 0)
+        self._had_jobs: set[str] = set()
+        self._switches = SwitchReader(keys, {queue: len(names) for queue, names in self._shards.items()}, forced=forced)
         self._clock = ServerClock()
         self._look_at_ms = 0
         self._time = time.monotonic
@@ -137,7 +145,7 @@ class RedisConsumer:
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
-        """Wait for the reply of a trip. If fewer than `limit` jobs came, read the lower-priority queues one by one.
+        """Wait for the reply of a trip. If fewer than `limit` jobs came, read the queues with a lower priority.
 
         Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
         is lost. The settlements may then have taken effect. Later errors, of a lower-priority read or of a hand-back of
@@ -156,12 +164,11 @@ class RedisConsumer:
             # lost reply delivered are found at the next renewal of leases, when the supervisor asks for a replay.
             with suppress(BackendError):
                 taken += self._taken([trip.reading], read[:1])
-                for queue in self._resting.awake(trip.lower):
-                    taken += self._take([queue], trip.limit - len(taken))
-
+                if trip.lower:
+                    self._note([trip.reading], taken)
+                    self._take_lower(trip.lower, trip.limit, taken)
         elif read:
             self._keep_state(read)
-
         answers: list[int | BackendError] = [NOT_SETTLED] * trip.settled
         for settling, outcome in zip(trip.settling, settled, strict=True):
             if isinstance(outcome, BackendError):
@@ -248,10 +255,40 @@ class RedisConsumer:
         switches = self.switches()
         if switches.is_all_paused:
             return []
-        queues = self._resting.awake(self._queues)
+        queues: Iterable[str] = self._shards
         if switches.paused:
             queues = [queue for queue in queues if queue not in switches.paused]
-        return list(self._order(queues))
+        return self._resting.awake(self._in_turn(self._order(list(queues))))
+
+    def _in_turn(self, queues: Sequence[str]) -> Sequence[str]:
+        """Return the shards of queues. Of one queue, the shard that gave the fewest jobs so far comes first."""
+        if len(self._shards) == len(self._queues):
+            return queues
+        return [shard for queue in queues for shard in sorted(self._shards[queue], key=self._given.__getitem__)]
+
+    def _take_lower(self, queues: Sequence[str], limit: int, taken: list[Delivery]) -> None:
+        """Read queues by their priority, in few trips, until `taken` has `limit` jobs.
+
+        A trip ends with the first queue that had jobs when it was last read, because the queues after it are probably
+        not needed. If other queues of the trip have jobs too, more than `limit` jobs can come.
+        """
+        left = self._resting.awake(queues)
+        while left and len(taken) < limit:
+            count = next((n for n, queue in enumerate(left, 1) if queue in self._had_jobs), len(left))
+            asked, left = left[:count], left[count:]
+            reads = [calls.read_new(self._keys, queue, self.name, limit - len(taken)) for queue in asked]
+            found = self._taken(asked, drive(self._executor.run_all(reads)))
+            self._note(asked, found)
+            taken += found
+
+    def _note(self, queues: Sequence[str], taken: Sequence[Delivery]) -> None:
+        """Remember which of the queues that were read had jobs, and how many jobs the shards gave."""
+        counts = Counter(job.queue for job in taken)
+        self._had_jobs.difference_update(queues)
+        self._had_jobs.update(counts)
+        most = max(self._given.values())
+        for queue in queues:
+            self._given[queue] = self._given[queue] + counts[queue] if queue in counts else most
 
     def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         """Read up to `limit` new jobs, from one queue after the other."""
@@ -271,7 +308,7 @@ class RedisConsumer:
         switches = self.switches()
         if not taken or not (switches.paused or switches.is_all_paused):
             return taken
-        unwanted = [job for job in taken if switches.is_all_paused or job.queue in switches.paused]
+        unwanted = [job for job in taken if switches.is_all_paused or queue_of(job.queue) in switches.paused]
         if unwanted:
             self.hand_back([job.ref for job in unwanted])
         return [job for job in taken if job not in unwanted]

@@ -14,6 +14,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.redis.server_clock import ServerClock
+from delayq.redis.shard_counts import ShardCounts
 from delayq.redis.worker.grouping import by_queue, cut
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.opening import open_queues
@@ -36,7 +37,7 @@ class RedisLeaseKeeper:
     ) -> None:
         self._executor = executor
         self._keys = keys
-        self._queues = queues
+        self._queues = list(queues)
         self._options = options
         self._stop_hints = stop_hints
         self._resting = RestingQueues()
@@ -45,6 +46,8 @@ class RedisLeaseKeeper:
 
     def open(self) -> float:
         """Create missing parts of the queues, and return the shortest lease, in seconds."""
+        shards = drive(ShardCounts(self._executor, self._keys).read_all(self._queues))
+        self._queues = [shard for queue in self._queues for shard in shards[queue]]
         lease = open_queues(
             self._executor,
             self._keys,
@@ -57,6 +60,10 @@ class RedisLeaseKeeper:
         (restart_ms,) = drive(self._executor.run_all([read_restart(self._keys)]))
         self._restart_ms = 0 if isinstance(restart_ms, BackendError) else restart_ms
         return lease
+
+    def queues(self) -> list[str]:
+        """Return the shards of the queues of the worker."""
+        return self._queues
 
     def now_ms(self) -> int:
         """Return the time of the server in epoch ms, without a call to it."""

@@ -3,19 +3,22 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from delayq.backends.values import Promoted, Reclaimed, Repaired
-from delayq.core.errors import BackendFull, CallRefused, NodeError
+from delayq.core.errors import BackendError, BackendFull, CallRefused, NodeError
 from delayq.core.options import Options
 from delayq.core.outages import Outages
+from delayq.core.shards import queue_of, shard_names
 from delayq.redis import relay, repair
 from delayq.redis.calls import delivery as calls
+from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import list_queues
 from delayq.redis.calls.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import ShardCounts, restore_shard_count
 
 logger: Final = logging.getLogger("delayq.loops")
 
@@ -49,33 +52,44 @@ class RedisQueueKeeper:
         self._queues = queues
         self._clock = clock
         self._outages = Outages(clock=clock)
+        self._counts = ShardCounts(executor, keys)
         self._listed: list[str] = []
         self._list_at = clock()
         self._counted: dict[str, int] = {}
         self._recorded: dict[str, int] = {}
 
     def queues(self) -> list[str]:
-        """Return the queues to serve: the queues on the list, which is read at most every 4 s, and those of the worker.
+        """Return the shards of the queues to serve.
 
-        If Redis refuses to return the list, return only the queues of the worker. If the node with the list does not
-        answer, the last list stays valid.
+        These are the queues on the list, which is read at most every 4 s, and those of the worker. If Redis refuses to
+        return the list, they are only the queues of the worker. If the node with the list does not answer, the last
+        list stays valid.
         """
         if self._clock() >= self._list_at:
             self._listed = self._list()
             self._list_at = self._clock() + LIST_EVERY
-        return self._listed
+        return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        try:
-            listed = drive(self._executor.run(list_queues(self._keys)))
-            self._outages.is_over(NO_LIST)
-        except NodeError as error:
-            self._outages.tell(NO_LIST, error)
-            return self._listed or sorted(self._queues)
-        except CallRefused as error:
-            self._outages.tell(NO_LIST, error)
+        """Read the list, and in the same trip the numbers of shards of the queues that were on it before."""
+        before = self._listed
+        trip: list[Call[Any]] = [list_queues(self._keys), *self._counts.calls(before)]
+        listed, *counts = drive(self._executor.run_all(trip))
+        self._counts.keep(before, counts)
+        if isinstance(listed, BackendError):
+            if not isinstance(listed, NodeError | CallRefused):
+                raise listed
+            self._outages.tell(NO_LIST, listed)
+            if before and isinstance(listed, NodeError):
+                return before
             listed = []
-        return sorted({*listed, *self._queues})
+        else:
+            self._outages.is_over(NO_LIST)
+        queues = sorted({*listed, *self._queues})
+        new = [queue for queue in queues if queue not in before]
+        if new:
+            drive(self._counts.read_all(new))
+        return queues
 
     def promote(self, queue: str) -> Promoted:
         """Make up to 500 due jobs ready."""
@@ -93,6 +107,8 @@ class RedisQueueKeeper:
         If the counters of the queue have changed, add their growth to its history.
         """
         repaired = drive(repair.repair_queue(self._executor, self._keys, queue, self._options, self._counted))
+        if queue != queue_of(queue):
+            drive(self._executor.run(restore_shard_count(self._keys, queue, self._counts.known(queue_of(queue)))))
         if self._recorded.get(queue) != self._counted[queue]:
             self._record(queue)
         return repaired

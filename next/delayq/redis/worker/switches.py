@@ -1,53 +1,76 @@
 """The operators' switches: pauses of single queues, a pause of all queues, maintenance, and the request to restart.
 
+A queue that has another number of shards than this worker reads counts as a request to restart.
+
 Operators set these switches in Redis, and workers read them together with their jobs. Maintenance pauses all queues
 too, but workers with `--force` ignore it.
 """
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delayq.backends.values import Switches
 from delayq.core.errors import BackendError
 from delayq.redis.calls.call import Call, read
 from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import shard_count
+
+logger: Final = logging.getLogger("delayq.worker")
 
 _CONTROL: Final = ("paused_until_ms", "maintenance_until_ms", "restart_ms")
+_OF_QUEUE: Final = ("paused_until_ms", "shards")
 _NOTHING: Final = Switches()
 
 
 class SwitchReader:
     """The switches, as they were last read.
 
-    `calls`: the calls that read the switches. If one of the calls fails, its previous value remains. `forced`: ignore
-    maintenance.
+    `shards`: the number of shards that the worker reads of each queue. `calls`: the calls that read the switches. If
+    one of the calls fails, its previous value remains. `forced`: ignore maintenance.
     """
 
-    def __init__(self, keys: Keys, queues: Sequence[str], *, forced: bool) -> None:
-        self._queues = queues
+    def __init__(self, keys: Keys, shards: Mapping[str, int], *, forced: bool) -> None:
+        self._shards = shards
+        self._has_other_shards = False
         self._forced = forced
         self._paused_until: dict[str, int] = {}
         self._all_until: list[int] = []
         self._restart_ms = 0
         self.calls: list[Call[Any]] = [
             read("HMGET", keys.control, *_CONTROL, parse=list),
-            *[read("HGET", keys.of_queue(queue, "meta"), "paused_until_ms", parse=_number) for queue in queues],
+            *[read("HMGET", keys.of_queue(queue, "meta"), *_OF_QUEUE, parse=list) for queue in shards],
         ]
 
     def keep(self, outcomes: Sequence[Any]) -> None:
         """Store the outcomes of `calls`."""
-        control, *pauses = outcomes
+        control, *of_queues = outcomes
         if not isinstance(control, BackendError):
             paused, maintenance, restart = (_number(value) for value in control)
             ends = [paused] if self._forced else [paused, maintenance]
             self._all_until = [end for end in ends if end is not None]
             self._restart_ms = restart or 0
-        for queue, until in zip(self._queues, pauses, strict=True):
+        for queue, of_queue in zip(self._shards, of_queues, strict=True):
+            if isinstance(of_queue, BackendError):
+                continue
+            paused_until, shards = of_queue
+            until = _number(paused_until)
             if until is None:
                 self._paused_until.pop(queue, None)
-            elif not isinstance(until, BackendError):
+            else:
                 self._paused_until[queue] = until
+            if shards != b"1" or self._shards[queue] != 1:
+                self._compare(queue, shard_count(shards))
+
+    def _compare(self, queue: str, shards: int) -> None:
+        if shards == self._shards[queue]:
+            return
+        if not self._has_other_shards:
+            logger.warning(
+                "queue %s has %d shards now, and this worker reads %d: it restarts", queue, shards, self._shards[queue]
+            )
+        self._has_other_shards = True
 
     def seconds_to_end(self, now_ms: int) -> float:
         """Return the seconds until the next pause ends by itself, or infinity."""
@@ -56,11 +79,11 @@ class SwitchReader:
 
     def at(self, now_ms: int) -> Switches:
         """Return the switches that are in force at this time. A pause whose end is 0 has no end."""
-        if not self._paused_until and not self._all_until and not self._restart_ms:
+        if not self._paused_until and not self._all_until and not self._restart_ms and not self._has_other_shards:
             return _NOTHING
         paused = frozenset(queue for queue, until in self._paused_until.items() if until == 0 or until > now_ms)
         is_all_paused = any(until == 0 or until > now_ms for until in self._all_until)
-        return Switches(paused, is_all_paused, self._restart_ms)
+        return Switches(paused, is_all_paused, now_ms if self._has_other_shards else self._restart_ms)
 
 
 def read_restart(keys: Keys) -> Call[int]:
