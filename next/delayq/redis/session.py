@@ -135,6 +135,10 @@ class Session:
         self._note_listing(queue, listed)
         return value
 
+    async def key_sets(self, queues: Sequence[str]) -> dict[str, Sequence[str]]:
+        """Return the names of the key sets of each queue, as `Keys` takes them. Today, a queue has one key set."""
+        return {queue: (queue,) for queue in queues}
+
     def list_again(self, queue: str) -> None:
         """Add a queue to the list of queues again with the next job, for example because the queue was removed."""
         self._list_at.pop(queue, None)
