@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -9,7 +10,7 @@ from delayq.cli.errors import sentence_of
 from delayq.cli.output import Progress, print_note
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
-from delayq.core.errors import DelayqError, InvalidInput
+from delayq.core.errors import CallRefused, DelayqError, InvalidInput, NodeError
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_search import JobSearch
 from delayq.core.queue_order import parse_queues
@@ -98,7 +99,8 @@ def named_queues(client: DelayQ, words: Sequence[str] | None) -> list[str] | Non
         return None
     queues = parse_queues(*words)
     for queue in queues:
-        check_queue_known(client, queue)
+        with suppress(CallRefused, NodeError):  # the search reports a queue that cannot be read
+            check_queue_known(client, queue)
     return queues
 
 

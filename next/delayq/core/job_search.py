@@ -148,7 +148,7 @@ class FoundJobs(msgspec.Struct, frozen=True):
 
     * `jobs`: the jobs, in the order of the search. Failed jobs have their failures.
     * `cursor`: the argument for the next page, or "" if this is the last page.
-    * `looked`: the number of jobs that were compared with the search. A page looks at 2,000 jobs at most.
+    * `looked`: the number of jobs that were compared with the search.
     * `errors`: the error by queue, for each queue that could not be read. With an error, the search is incomplete.
     """
 

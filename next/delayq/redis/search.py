@@ -5,8 +5,6 @@ jobs were read. Its cursor is the position of the last job of the page in the co
 with the number of queues, and a job that is added later comes in a later page, or not at all if its turn is over.
 """
 
-import base64
-import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,13 +12,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from delayq.core import failure as failures
-from delayq.core.display import shown
-from delayq.core.errors import BackendError, CallRefused, DelayqError, InvalidInput, NodeError, NodeUnavailable
+from delayq.core.errors import BackendError, CallRefused, DelayqError, NodeError, NodeUnavailable
 from delayq.core.job_search import FoundJobs, JobFilter, JobSearch, filter_of, state_of
 from delayq.core.views import JobInfo, JobState
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import MAX_BYTES, Call, value_of
 from delayq.redis.calls.inspect import Row
+from delayq.redis.positions import Position, before_time, position_of, read_cursor
 from delayq.redis.session import Session
 
 MAX_LOOKS: Final = 2_000
@@ -29,23 +27,6 @@ MAX_LOOKS: Final = 2_000
 FAILURES_AT_A_TIME: Final = 50
 """Maximum number of jobs whose failures are read in one round trip. A failure can have 20 kB, and each of its up to
 nine earlier failures can have 20 kB too."""
-
-_IN_STREAM: Final = ("ready", "reserved")
-_LAST_SEQ: Final = 2**64 - 1
-_BEFORE_ALL_IDS: Final = b"\x00"
-_AFTER_ALL_IDS: Final = b"\xff" * 256
-
-
-class Position(NamedTuple):
-    """The position of a job in the common order of all key sets.
-
-    `time` is a score. For ready and reserved jobs, `time` and `seq` are the parts of the stream entry id.
-    """
-
-    time: float
-    seq: int
-    key_set: str
-    id: bytes
 
 
 class _Found(NamedTuple):
@@ -85,7 +66,7 @@ class Search:
         self._position = position
         start = position or _start_of(wanted, newest_first=newest_first)
         self._key_sets = [
-            _KeySet(queue, name, b"" if start is None else self._cursor_of(start, name))
+            _KeySet(queue, name, b"" if start is None else start.after(name, state=state, newest_first=newest_first))
             for queue, names in key_sets.items()
             for name in names
         ]
@@ -116,13 +97,14 @@ class Search:
     def _cursor(self) -> str:
         if self._position is None or not (self._ready or self._open()):
             return ""
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self._position)).decode()
+        return self._position.as_cursor()
 
     def _open(self) -> list[_KeySet]:
         return [one for one in self._key_sets if not one.is_over]
 
     async def _fill(self, most: int) -> bool:
         """Read until some jobs are next in the common order. Return False if no job is left, or the page ends."""
+        self._merge()
         while not self._ready:
             if not await self._read_ahead(most):
                 return False
@@ -162,7 +144,7 @@ class Search:
         """Keep rows, up to the end of the time span."""
         end_ms = self._wanted.since_ms if self._newest_first else self._wanted.until_ms
         for row in rows:
-            position = _position_of(one.name, row)
+            position = position_of(one.name, row)
             if end_ms is not None and self._is_before(end_ms, position.time):
                 one.is_over = True
                 return
@@ -233,31 +215,13 @@ class Search:
             error = NodeUnavailable(what, hint=error.hint)
         self._errors.setdefault(one.queue, error)
 
-    def _cursor_of(self, position: Position, key_set: str) -> bytes:
-        """Return the cursor of list.lua at which a key set continues after a position.
-
-        At equal times, the order is by key set. So a key set whose name comes later has its jobs of this time after the
-        position, and one whose name comes earlier has them before it.
-        """
-        if self._state in _IN_STREAM:
-            ms, seq = int(position.time), position.seq
-            if key_set == position.key_set or (key_set > position.key_set) == self._newest_first:
-                return b"%d-%d" % (ms, seq)
-            if self._newest_first:
-                return b"%d-%d" % (ms, min(seq + 1, _LAST_SEQ))
-            return b"%d-%d" % ((ms, seq - 1) if seq else (max(ms - 1, 0), _LAST_SEQ))
-        score = format(position.time, ".17g").encode()
-        if key_set == position.key_set:
-            return b"%s %s" % (score, position.id)
-        return b"%s %s" % (score, _AFTER_ALL_IDS if key_set < position.key_set else _BEFORE_ALL_IDS)
-
 
 async def open_search(session: Session, search: JobSearch, *, cursor: str = "") -> Search:
     """Start a search at a cursor. Raises InvalidInput.
 
     Raises NodeUnavailable if all queues are searched and the node of a cluster with their list does not answer.
     """
-    position = _read_cursor(cursor, state_of(search)) if cursor != "" else None
+    position = read_cursor(cursor, state_of(search)) if cursor != "" else None
     trip: list[Call[Any]] = [inspect.server_time_ms()]
     if search.queues is None:
         trip.insert(0, inspect.list_queues(session.keys))
@@ -278,28 +242,7 @@ async def open_search(session: Session, search: JobSearch, *, cursor: str = "") 
 
 
 def _start_of(wanted: JobFilter, *, newest_first: bool) -> Position | None:
-    """Return the position before the first job of the time span, or None to start at the end of each key set."""
+    """Return the position at which the time span begins, or None to start at the end of each key set."""
     if newest_first:
-        return None if wanted.until_ms is None else Position(wanted.until_ms + 1, 0, "", b"")
-    return None if wanted.since_ms is None else Position(wanted.since_ms, 0, "", b"")
-
-
-def _position_of(key_set: str, row: Row) -> Position:
-    if not row.entry:
-        return Position(float(row.time), 0, key_set, row.id)
-    ms, _, seq = row.entry.partition(b"-")
-    return Position(float(ms), int(seq), key_set, b"")
-
-
-def _read_cursor(cursor: str, state: JobState) -> Position:
-    try:
-        position = msgspec.msgpack.decode(base64.urlsafe_b64decode(cursor), type=Position)
-        if math.isnan(position.time) or (state in _IN_STREAM and not 0 <= position.time < 2**53):
-            raise ValueError("no time")
-        return position
-    except (ValueError, TypeError, msgspec.MsgspecError):
-        raise InvalidInput(
-            f"cursor is {shown(cursor)}.",
-            hint="Use the cursor of the previous page, or '' for the first page.",
-            field="cursor",
-        ) from None
+        return None if wanted.until_ms is None else before_time(wanted.until_ms + 1)
+    return None if wanted.since_ms is None else before_time(wanted.since_ms)

@@ -297,6 +297,19 @@ def test_a_queue_that_cannot_be_read_is_reported_and_the_others_are_searched(
         list(failed.iter_failed("orders"))
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_rows_that_were_read_ahead_are_kept_when_another_queue_fails(
+    client: Any, server: redis.Redis, newest_first: bool
+) -> None:
+    put(server, "broken", [f"job-{n}" for n in range(2_000)], state="failed", start=1_000_000)
+    put(server, "whole", ["first"], state="failed", start=5)
+    server.zadd("test:{whole}:failed", {"last": 9_000_000})
+    server.set("test:{broken}:errors", "no hash")
+    page = client.search(JobSearch(state="failed", newest_first=newest_first))
+    assert [job.id for job in page.jobs] == (["last", "first"] if newest_first else ["first", "last"])
+    assert (page.cursor, list(page.errors)) == ("", ["broken"])
+
+
 def test_a_failed_job_is_found_by_its_id(failed: Any) -> None:
     failed.schedule("n", id="waits", queue="orders", delay="1h")
     failed.schedule("n", id="mail", queue="orders", delay="1h")

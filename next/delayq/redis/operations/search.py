@@ -17,9 +17,9 @@ class SearchOperations(OperationsBase[RefT]):
 
         `cursor`: the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 2,000.
 
-        A page looks at 2,000 jobs at most, so it may have fewer than `limit` jobs, or none, although the search
-        continues. The cursor of the last page is ''. If a queue cannot be read, its error is in `errors`, and the page
-        has the jobs of the other queues.
+        A page looks at 2,000 jobs at most (with more than 1,000 queues, at two jobs of each), so it may have fewer than
+        `limit` jobs, or none, although the search continues. The cursor of the last page is ''. If a queue cannot be
+        read, its error is in `errors`, and the page has the jobs of the other queues.
 
         Raises InvalidInput. If all queues are searched and the node of a Redis Cluster with the list of queues does
         not answer, BackendUnavailable is raised.
