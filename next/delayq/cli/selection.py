@@ -1,4 +1,4 @@
-"""The options that select jobs, and the printing of what a search reports besides its jobs."""
+"""Options that select jobs, and the output of a search besides its jobs: progress, and queues that cannot be read."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

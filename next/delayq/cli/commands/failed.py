@@ -66,7 +66,9 @@ def groups(
     name: Name = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of failed jobs to read.")] = 10_000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of failed jobs to read, latest first.")
+    ] = 10_000,
     json: Json = False,
 ) -> None:
     """Group failed jobs by name and error, largest group first. With --json, print one line for each group.

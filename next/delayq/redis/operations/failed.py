@@ -1,4 +1,4 @@
-"""Operations on failed jobs: find one by its id; list, group, retry and delete those of one queue."""
+"""Operations on failed jobs: find one job by its id; list, group, retry and delete the failed jobs of one queue."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
