@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from delayq.core.events import WorkerStopping as WorkerStopping
     from delayq.core.failure_groups import FailedGroup as FailedGroup
     from delayq.core.failure_groups import FailedGroups as FailedGroups
+    from delayq.core.job_search import FoundJobs as FoundJobs
+    from delayq.core.job_search import JobSearch as JobSearch
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
@@ -83,6 +85,7 @@ _MODULES: Final = {
     "PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
+    "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
     "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",

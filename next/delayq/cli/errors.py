@@ -22,6 +22,7 @@ _FLAGS: Final = {
     "older": "--older",
     "prefix": "--prefix",
     "queue": "--queue",
+    "queues": "--queue",
     "rate": "--rate",
     "rest": "--rest",
     "retention": "--retention",
@@ -37,6 +38,7 @@ _FLAGS: Final = {
     "until": "--until",
     "url": "--url",
     "wait": "--wait",
+    "waiting_for_code": "--waiting-for-code",
 }
 """Flag by error field. A message has the field as its first word, or anywhere as `field=`."""
 

@@ -30,6 +30,10 @@ WhichQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="QUEUE", help="Queue [DELAYQ_QUEUE, else 'default'].", show_default=False),
 ]
+WhichQueues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="QUEUE,…", help="Queues [DELAYQ_QUEUE, else 'default'].", show_default=False),
+]
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue [all].", show_default=False)
 ]

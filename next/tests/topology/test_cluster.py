@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSpec
+from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSearch, JobSpec
 from delayq.core.errors import CallRefused, ConfigError
 from delayq.core.shards import shard_names
 from delayq.redis.connection.slot_map import ClusterAddress
@@ -122,6 +122,10 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
             assert client.schedule("n", queue=other, delay="1h").outcome == "created"
             with pytest.raises(BackendUnavailable, match=r"did not reply|cannot be reached"):
                 client.get("x", queue="q1")
+            page = client.search(JobSearch(queues=["q1", other]))
+            assert {job.queue for job in page.jobs} == {other}
+            (error,) = page.errors.values()
+            assert error.message.startswith("The search is incomplete, because the queue 'q1' could not be read. Redis")
 
 
 def is_replica_of(server: Server, owner: Server) -> bool:

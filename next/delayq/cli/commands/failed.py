@@ -10,7 +10,7 @@ from delayq.cli.commands.show_jobs import print_job
 from delayq.cli.families import PLAIN
 from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Until
 from delayq.cli.output import print_json, print_note, print_table
-from delayq.cli.selection import Refusals, Selection
+from delayq.cli.selection import Refusals, Selection, found_jobs, head, named_queues
 from delayq.cli.session import session_of
 from delayq.core.display import several
 from delayq.core.errors import FoundElsewhere, JobNotFound
@@ -38,16 +38,14 @@ def list_failed(
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List failed jobs with their errors. With --json, print one line for each job.
+    """List failed jobs with their errors, latest first. With --json, print one line for each job.
 
     delayq failed list --name 'order.*' --since 1d
     """
     chosen = Selection(queue=queue, name=name, since=since, until=until, signature=signature)
     session, refusals = session_of(context), Refusals()
     with session.client() as client:
-        found = chosen.jobs(client, refusals)
-        jobs = list(islice(found, limit))
-        is_more = next(found, None) is not None
+        jobs, is_more = head(found_jobs(client, chosen.search(client), refusals), limit)
     if json:
         for job in jobs:
             print_json(FailedJobShape.of(job))
@@ -68,7 +66,9 @@ def groups(
     name: Name = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of failed jobs to read.")] = 10_000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of failed jobs to read, latest first.")
+    ] = 10_000,
     json: Json = False,
 ) -> None:
     """Group failed jobs by name and error, largest group first. With --json, print one line for each group.
@@ -78,7 +78,7 @@ def groups(
     chosen = Selection(queue=queue, name=name, since=since, until=until)
     session, refusals, grouping = session_of(context), Refusals(), Grouping()
     with session.client() as client:
-        found = chosen.jobs(client, refusals)
+        found = found_jobs(client, chosen.search(client), refusals)
         for job in islice(found, limit):
             grouping.add(job)
         is_more = next(found, None) is not None
@@ -112,7 +112,7 @@ def show(
     """
     with session_of(context).client() as client:
         try:
-            job = Selection(queue=queue).find(client, id)
+            job = client.find_failed(id, queues=named_queues(client, queue))
         except FoundElsewhere:
             raise
         except JobNotFound:

@@ -12,7 +12,7 @@ import typer
 from delayq.cli.options import AllFailed, App, JobIds, Json, Name, OfQueues, Signature, Since, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.selection import Refusals, Selection, spread
+from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, spread
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
@@ -168,7 +168,7 @@ def _delete_old(context: typer.Context, chosen: Selection, older: str, *, yes: b
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()
     with session.client() as client:
-        queues = chosen.queues(client)
+        queues = named_queues(client, chosen.queue) or client.queues()
         if not _may_delete(chosen, client, yes=yes):
             return
         with session.audited("failed prune" if chosen.until else "failed flush", str(chosen)) as deed:
@@ -205,16 +205,19 @@ def _may_delete(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
 
 def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
     """Yield the selected jobs. An id that is invalid or unknown, or whose job has not failed, becomes a refusal."""
-    for job in () if chosen.ids else chosen.jobs(client, refusals):
-        try:
-            check_id(job.id)
-        except InvalidInput as error:
-            refusals.tell(error)
-        else:
-            yield job
+    if not chosen.ids:
+        for job in found_jobs(client, chosen.search(client, newest_first=False), refusals):
+            try:
+                check_id(job.id)
+            except InvalidInput as error:
+                refusals.tell(error)
+            else:
+                yield job
+        return
+    queues = named_queues(client, chosen.queue)
     for job_id in dict.fromkeys(chosen.ids):
         try:
-            yield chosen.find(client, job_id)
+            yield client.find_failed(job_id, queues=queues)
         except (JobNotFound, Conflict, InvalidInput) as error:
             refusals.tell(error)
 

@@ -12,7 +12,7 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.selection import Selection
+from delayq.cli.selection import Selection, named_queues
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
@@ -44,7 +44,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     (job_id,) = chosen.ids
     session.tell_waiting()
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
-        job = chosen.find(client, job_id)
+        job = client.find_failed(job_id, queues=named_queues(client, chosen.queue))
         ran = _run(_envelope_of(job, payload, name))
         if isinstance(ran.outcome, Done):
             _drop(client, job)

@@ -173,21 +173,45 @@ def cancel(
     _print_answer(id, where, answer, is_refused=not is_asked, hints=CANCEL_HINTS, as_json=json)
 
 
-def run_now(context: typer.Context, id: JobId, queue: Queue = None, json: Json = False) -> None:
+def run_now(
+    context: typer.Context,
+    id: Annotated[str | None, typer.Argument(metavar="ID", help="Id of the job.", show_default=False)] = None,
+    queue: Queue = None,
+    waiting_for_code: Annotated[
+        bool,
+        typer.Option(
+            "--waiting-for-code",
+            help="Instead of one job, all jobs whose name or payload the last worker did not know. Without --queue, in "
+            "all queues.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Run a scheduled job now. In a paused queue, the job runs after the queue is resumed.
 
     delayq run-now order-42 --queue orders
 
+    After a deployment, --waiting-for-code runs the jobs that waited for the new release.
+
     Exit code 3: the id is unknown; 4: the job is running, failed or completed.
     """
-    session = session_of(context)
+    session, tell = session_of(context), partial(_print_reference, as_json=json)
+    if (id is None) != waiting_for_code:
+        raise InvalidInput(
+            "No job is named." if id is None else "An id and --waiting-for-code are both given.",
+            hint="Give an id, or --waiting-for-code for all jobs that wait for a new release.",
+        )
+    if id is None:
+        from delayq.cli.commands.run_waiting import run_waiting  # only this option needs searches
+
+        run_waiting(session, queue, tell, as_json=json)
+        return
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("run-now", f"{id} in {where}") as deed:
-        tell = partial(_print_reference, as_json=json)
         with _refused(client, id, queue, where, as_json=json), unsure_change(id, where, tell, as_json=json):
             ref = client.run_now(id, queue=queue)
         deed.outcome = ref.outcome
-    _print_reference(ref, as_json=json)
+    tell(ref)
 
 
 def reschedule(

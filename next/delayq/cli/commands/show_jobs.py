@@ -1,28 +1,26 @@
 """Commands that read jobs: show, list, upcoming, why."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
-from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue
+from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue, WhichQueues
 from delayq.cli.output import print_json, print_note, print_table, print_text
+from delayq.cli.selection import Refusals, found_jobs, head, named_queues
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
 from delayq.core.display import several
 from delayq.core.errors import JobNotFound
 from delayq.core.failure import Failure
+from delayq.core.job_search import JobSearch, SearchedState
 from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, UnknownJobShape, WhyShape
 from delayq.core.json_shapes.members import members_of
 from delayq.core.json_shapes.queues import UpcomingShape
 from delayq.core.times import format_duration, format_instant, rough_duration
-from delayq.core.views import JobInfo, JobState
+from delayq.core.views import JobInfo
 from delayq.diagnostics.explain_job import Facts, explain_job
-
-ListedState = Literal[JobState, "retry"]
 
 _DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
 _SAYS_NOTHING: Final = {"encrypted": False, "recoveries": 0}
@@ -42,40 +40,45 @@ def show(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fa
 def list_jobs(
     context: typer.Context,
     state: Annotated[
-        ListedState,
+        SearchedState,
         typer.Option("--state", help="State of the jobs; retry = scheduled jobs with ATTEMPTS above 0."),
     ] = "scheduled",
-    queue: WhichQueue = None,
+    queue: WhichQueues = None,
     name: Name = None,
     tag: Tag = None,
+    waiting_for_code: Annotated[
+        bool,
+        typer.Option(
+            "--waiting-for-code",
+            help="Only jobs whose name or payload the last worker did not know. Without --queue, in all queues.",
+        ),
+    ] = False,
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List the jobs of a queue in one state, earliest first. With --json, print one line for each job.
+    """List the jobs of a queue in one state, by time. With --json, print one line for each job.
 
     delayq list --state retry --name 'order.*' --queue orders
+
+    Failed jobs are listed latest first, and all other jobs earliest first.
     """
-    session = session_of(context)
+    session, refusals = session_of(context), Refusals()
     with session.client() as client:
-        if queue is not None:
-            check_queue_known(client, queue)
-        found = client.iter_jobs("scheduled" if state == "retry" else state, queue=queue)
-        wanted = (job for job in found if _is_wanted(job, name, tag, is_retry=state == "retry"))
-        jobs = list(islice(wanted, limit))
-        is_more = next(wanted, None) is not None
+        queues = named_queues(client, queue)
+        if queues is None and not waiting_for_code:
+            queues = [session.queue_or_default(None)]
+        search = JobSearch(state=state, queues=queues, name=name, tag=tag, waiting_for_code=waiting_for_code)
+        jobs, is_more = head(found_jobs(client, search, refusals), limit)
     if json:
         for job in jobs:
             print_json(JobShape.of(job))
     else:
-        _print_jobs(jobs)
+        _print_jobs(jobs, with_queue=queues is None or len(queues) > 1)
     if is_more:
         print_note(f"The list has only {several(limit, 'job')}, but more match. Use a higher --limit.")
-    if not jobs and not session.quiet:
-        where = session.queue_or_default(queue)
-        print_note(
-            f"The queue {where} has no matching job in the state {state}. "
-            "Choose another queue or state with --queue and --state."
-        )
+    if not jobs and not refusals.exit_code and not session.quiet:
+        _tell_nothing(queues, state)
+    raise typer.Exit(refusals.exit_code)
 
 
 def upcoming(
@@ -181,17 +184,21 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _is_wanted(job: JobInfo, name: str | None, tag: str | None, *, is_retry: bool) -> bool:
-    if is_retry and not job.attempts:
-        return False
-    tags = (job.envelope.tags if job.envelope else None) or []
-    return (name is None or fnmatchcase(job.name, name)) and (tag is None or tag in tags)
-
-
-def _print_jobs(jobs: Iterable[JobInfo]) -> None:
+def _print_jobs(jobs: Iterable[JobInfo], *, with_queue: bool) -> None:
     rows = []
     for job in jobs:
         shape = JobShape.of(job)
         when = shape.due or shape.failed or shape.forget or ""
-        rows.append((job.id, job.name, when, job.attempts if job.attempts is not None else "?"))
-    print_table(("ID", "NAME", "TIME", "ATTEMPTS"), rows)
+        queue = [job.queue] if with_queue else []
+        rows.append((job.id, job.name, *queue, when, job.attempts if job.attempts is not None else "?"))
+    print_table(("ID", "NAME", *(["QUEUE"] if with_queue else []), "TIME", "ATTEMPTS"), rows)
+
+
+def _tell_nothing(queues: Sequence[str] | None, state: str) -> None:
+    if queues is None:
+        print_note(f"No queue has a matching job in the state {state}.")
+        return
+    where = f"queue {queues[0]} has" if len(queues) == 1 else f"queues {', '.join(queues)} have"
+    print_note(
+        f"The {where} no matching job in the state {state}. Choose another queue or state with --queue and --state."
+    )

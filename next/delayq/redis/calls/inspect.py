@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,17 +32,34 @@ def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
     return queue_call("get", keys, queue, lambda reply: _read_job(queue, job_id, reply), reads_only=True, id=job_id)
 
 
-def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) -> Call[Page]:
-    """Read one page of the jobs in one state."""
+class Row(NamedTuple):
+    """One job as list.lua returns it: `time` is a time in epoch ms, and `entry` the stream entry id, or b''."""
+
+    id: bytes
+    time: bytes
+    raw: bytes
+    entry: bytes
+
+
+class Rows(NamedTuple):
+    """One page of list.lua. `cursor`: the cursor of the next page, or b'' if this is the last page."""
+
+    cursor: bytes
+    rows: list[Row]
+
+
+def list_rows(
+    keys: Keys, queue: str, state: State, *, cursor: str | bytes, limit: int, newest_first: bool = False
+) -> Call[Rows]:
+    """Read one page of the jobs in one state, without decoding their envelopes."""
     script = load("list")
     in_set = keys.of_queue(queue, state if state in _IN_SETS else "scheduled")
     _, *others = keys.of_script(script, queue)
 
-    def parse(reply: list[bytes]) -> Page:
+    def parse(reply: list[bytes]) -> Rows:
         next_cursor, *rest = reply
-        rows = iter(rest)
-        jobs = [_listed(queue, state, *row) for row in zip(rows, rows, rows, strict=True)]
-        return Page(jobs, next_cursor.decode())
+        columns = iter(rest)
+        return Rows(next_cursor, [Row(*row) for row in zip(columns, columns, columns, columns, strict=True)])
 
     return script_call(
         script,
@@ -53,19 +70,24 @@ def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) 
         state=state,
         after=cursor,
         limit=limit,
+        newest=int(newest_first),
     )
 
 
-def failures_of(keys: Keys, queue: str, jobs: Sequence[JobInfo]) -> Call[list[JobInfo]]:
-    """Read the failure records of jobs. The call returns the jobs, completed with these records."""
+def list_jobs(keys: Keys, queue: str, state: State, *, cursor: str, limit: int) -> Call[Page]:
+    """Read one page of the jobs in one state, earliest first."""
+    call = list_rows(keys, queue, state, cursor=cursor, limit=limit)
 
-    def parse(reply: list[bytes | None]) -> list[JobInfo]:
-        return [
-            msgspec.structs.replace(job, failure=failures.decode(raw or b""))
-            for job, raw in zip(jobs, reply, strict=True)
-        ]
+    def parse(reply: list[bytes]) -> Page:
+        next_cursor, rows = call.parse(reply)
+        return Page([job_of(queue, state, row) for row in rows], next_cursor.decode())
 
-    return read("HMGET", keys.of_queue(queue, "errors"), *[job.id for job in jobs], parse=parse)
+    return Call(call.words, parse, call.repeatable, call.script, call.reads_only)
+
+
+def failures_of(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Read the failure records of jobs as JSON."""
+    return read("HMGET", keys.of_queue(queue, "errors"), *ids, parse=list)
 
 
 def stats(keys: Keys, queue: str, *, now_ms: str = "") -> Call[QueueStats]:
@@ -136,16 +158,18 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
     )
 
 
-def _listed(queue: str, state: State, job_id: bytes, time: bytes, raw: bytes) -> JobInfo:
+def job_of(queue: str, state: State, row: Row) -> JobInfo:
+    """Return the job of a row."""
     return JobInfo(
-        id=job_id.decode("utf-8", "replace"),
+        id=row.id.decode("utf-8", "replace"),
         queue=queue_of(queue),
         state=state,
-        raw=raw,
-        envelope=_envelope(raw),
-        due_ms=_number(time) if state not in ("failed", "completed") else None,
-        failed_ms=_number(time) if state == "failed" else None,
-        forget_ms=_number(time) if state == "completed" else None,
+        raw=row.raw,
+        envelope=_envelope(row.raw),
+        due_ms=_number(row.time) if state not in ("failed", "completed") else None,
+        failed_ms=_number(row.time) if state == "failed" else None,
+        forget_ms=_number(row.time) if state == "completed" else None,
+        entry=row.entry.decode(),
     )
 
 

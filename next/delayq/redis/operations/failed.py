@@ -1,26 +1,48 @@
-"""Operations on many failed jobs of one queue: list, group, retry, delete."""
+"""Operations on failed jobs: find one job by its id; list, group, retry and delete the failed jobs of one queue."""
 
 import time
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
 
-from delayq.core.errors import DelayqError
-from delayq.core.failed import FailedFilter, Moment, failed_filter, spacing
+from delayq.core.errors import DelayqError, FoundElsewhere, InvalidInput, JobNotFailed, JobNotFound
+from delayq.core.failed import spacing
 from delayq.core.failure_groups import FailedGroups, Grouping
+from delayq.core.job_search import JobSearch, Moment
 from delayq.core.job_spec import check_whole_number
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import JobInfo, Retried
-from delayq.redis.calls import inspect, upkeep
+from delayq.redis.calls import upkeep
 from delayq.redis.operations.base import RefT, Told
 from delayq.redis.operations.jobs import JobOperations
-
-AT_A_TIME: Final = 50
-"""Maximum number of jobs whose failures are read in one call. A failure can have 20 kB, and each of its up to nine
-earlier failures can have 20 kB too."""
+from delayq.redis.operations.search import SearchOperations
 
 
-class FailedOperations(JobOperations[RefT]):
-    """Operations on many failed jobs of a queue, which use the operations on single jobs."""
+class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
+    """Operations on many failed jobs of a queue, which use the operations on single jobs, and searches."""
+
+    async def find_failed(self, id: str, *, queues: Sequence[str] | None = None) -> JobInfo:
+        """Find a failed job by its id.
+
+        `queues`: the queues to search; None = the default queue, or else all queues.
+
+        Raises JobNotFound, JobNotFailed, FoundElsewhere if there are too many queues to search, and InvalidInput if
+        jobs with this id have failed in several queues.
+        """
+        found = await self._with_id(id, queues)
+        failed = [job for job in found if job.state == "failed"]
+        if len(failed) > 1:
+            where = ", ".join(job.queue for job in failed)
+            raise InvalidInput(
+                f"The job {id!r} has failed in several queues: {where}.", hint="Name one queue with queues=."
+            )
+        if not found:
+            where = f"the queue {', '.join(queues)!r}" if queues else "any queue"
+            raise JobNotFound(f"No job {id!r} is known in {where}.", hint="`delayq failed list` lists the ids.")
+        if not failed:
+            raise JobNotFailed(
+                f"The job {id!r} in the queue {found[0].queue!r} is {found[0].state}, not failed.",
+                hint=f"Use `delayq show {id} --queue {found[0].queue}`.",
+            )
+        return failed[0]
 
     async def iter_failed(
         self,
@@ -44,8 +66,7 @@ class FailedOperations(JobOperations[RefT]):
 
         Jobs that fail after the call are left out. Raises InvalidInput.
         """
-        wanted = await self._filter(name, since, until, signature)
-        async for job in self._iter(queue, wanted, with_failures=True):
+        async for job in self._failed(queue, name=name, since=since, until=until, signature=signature):
             yield job
 
     async def failed_groups(
@@ -63,9 +84,8 @@ class FailedOperations(JobOperations[RefT]):
         to read, 1 or more; if there are more jobs, `is_complete` of the result is False. Raises InvalidInput.
         """
         check_whole_number("limit", limit, least=1)
-        wanted = await self._filter(name, since, until, None)
         grouping, looked = Grouping(), 0
-        async for job in self._iter(queue, wanted, with_failures=True):
+        async for job in self._failed(queue, name=name, since=since, until=until, signature=None):
             if looked == limit:
                 return FailedGroups(grouping.groups(), looked, is_complete=False)
             grouping.add(job)
@@ -93,8 +113,7 @@ class FailedOperations(JobOperations[RefT]):
         """
         pause = spacing(rate)
         next_at = 0.0
-        wanted = await self._filter(name, since, until, signature)
-        async for job in self._iter(queue, wanted, with_failures=signature is not None):
+        async for job in self._failed(queue, name=name, since=since, until=until, signature=signature):
             await self._session.executor.sleep(max(next_at - time.monotonic(), 0.0))
             next_at = time.monotonic() + pause
             try:
@@ -112,39 +131,48 @@ class FailedOperations(JobOperations[RefT]):
         """
         keep_ms = duration_ms(older, field="older")
         forgotten = 0
-        while True:
-            call = upkeep.prune(self._session.keys, self._queue(queue), keep_failed_ms=keep_ms)
-            pruned = await self._session.executor.run(call)
-            forgotten += pruned.failed
-            if progress is not None:
-                progress(forgotten)
-            if pruned.failed < upkeep.PRUNE_LIMIT:
-                return forgotten
+        for shard in await self._session.shards.read(self._queue(queue)):
+            is_more = True
+            while is_more:
+                call = upkeep.prune(self._session.keys, shard, keep_failed_ms=keep_ms)
+                pruned = await self._session.executor.run(call)
+                is_more = pruned.failed == upkeep.PRUNE_LIMIT
+                forgotten += pruned.failed
+                if progress is not None:
+                    progress(forgotten)
+        return forgotten
 
-    async def _filter(
-        self, name: str | None, since: Moment | None, until: Moment | None, signature: str | None
-    ) -> FailedFilter:
-        now_ms = await self._session.executor.run(inspect.server_time_ms())
-        return failed_filter(name=name, since=since, until=until, signature=signature, now_ms=now_ms)
+    async def _with_id(self, job_id: str, queues: Sequence[str] | None) -> list[JobInfo]:
+        searched: Sequence[str | None] = queues or [None]
+        try:
+            found = [await self.get(job_id, queue=queue) for queue in searched]
+        except FoundElsewhere as error:
+            if not error.queues:
+                raise
+            found = [await self.get(job_id, queue=queue) for queue in error.queues]
+        return [job for job in found if job is not None]
 
-    async def _iter(self, queue: str | None, wanted: FailedFilter, *, with_failures: bool) -> AsyncIterator[JobInfo]:
-        async for page in self._pages(queue, wanted):
-            if not with_failures:
-                for job in page:
-                    yield job
-                continue
-            for start in range(0, len(page), AT_A_TIME):
-                part = page[start : start + AT_A_TIME]
-                call = inspect.failures_of(self._session.keys, self._queue(queue), part)
-                for job in await self._session.executor.run(call):
-                    if wanted.fits_failure(job):
-                        yield job
-
-    async def _pages(self, queue: str | None, wanted: FailedFilter) -> AsyncIterator[list[JobInfo]]:
-        cursor = wanted.cursor
-        while True:
-            page = await self.list_jobs("failed", queue=queue, cursor=cursor, limit=inspect.MAX_PAGE)
-            yield [job for job in page.jobs if wanted.fits(job) and not wanted.is_over(job)]
-            cursor = page.cursor
-            if not cursor or (page.jobs and wanted.is_over(page.jobs[-1])):
-                return
+    async def _failed(
+        self,
+        queue: str | None,
+        *,
+        name: str | None,
+        since: Moment | None,
+        until: Moment | None,
+        signature: str | None,
+    ) -> AsyncIterator[JobInfo]:
+        """Yield the matching failed jobs of a queue, earliest first. Raises the error if the queue cannot be read."""
+        search = JobSearch(
+            state="failed",
+            queues=[self._queue(queue)],
+            name=name,
+            since=since,
+            until=until,
+            signature=signature,
+            newest_first=False,
+        )
+        async for page in self.iter_search(search):
+            for job in page.jobs:
+                yield job
+            for error in page.errors.values():
+                raise error

@@ -29,6 +29,7 @@ from delayq.core.errors import (
 )
 from delayq.core.failed import no_payload
 from delayq.core.ids import new_id
+from delayq.core.job_search import JobSearch
 from delayq.core.job_spec import check_whole_number, when_of
 from delayq.core.names import check_id, check_ids
 from delayq.core.states import Answer
@@ -39,6 +40,7 @@ from delayq.redis.calls import jobs as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.jobs import Rescheduled, RetryAnswer
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
+from delayq.redis.search import open_search
 from delayq.redis.worker.grouping import cut
 
 RETRY_ROUNDS: Final = 10
@@ -257,10 +259,16 @@ class JobOperations(OperationsBase[RefT]):
         """
         check_word("state", state, get_args(JobState))
         check_whole_number("limit", limit, least=1, most=inspect.MAX_PAGE)
+        name, session = self._queue(queue), self._session
+        if len(await session.shards.read(name)) > 1:
+            search = JobSearch(state=state, queues=[name], newest_first=False)
+            found = await (await open_search(session, search, cursor=cursor)).page(limit)
+            for error in found.errors.values():
+                raise error
+            return Page(found.jobs, found.cursor)
         _check_cursor(state, cursor)
-        return await self._session.executor.run(
-            inspect.list_jobs(self._session.keys, self._queue(queue), state, cursor=cursor, limit=limit)
-        )
+        call = inspect.list_jobs(session.keys, name, state, cursor=cursor, limit=limit)
+        return await session.executor.run(call)
 
     async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
         """Iterate over all jobs in a state. `state`, `queue`, the order and the errors are as in `list_jobs`."""

@@ -65,10 +65,10 @@ class QueueOperations(OperationsBase[RefT]):
         if span_ms < 1:
             raise InvalidInput(f"span is {shown(span)}.", hint="Use a length of time such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
-        now_ms = await self._session.executor.run(inspect.server_time_ms())
+        shards, now_ms = await self._session.shards.read_with_time(name)
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
         totals = [0] * (len(bounds) + 1)
-        for shard in await self._session.shards.read(name):
+        for shard in shards:
             outcomes = await self._session.executor.run_all(inspect.count_due(self._session.keys, shard, bounds))
             totals = [total + value_of(outcome) for total, outcome in zip(totals, outcomes, strict=True)]
         overdue, *counts, later = totals
@@ -142,9 +142,9 @@ class QueueOperations(OperationsBase[RefT]):
         """
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
-        now_ms = await self._session.executor.run(inspect.server_time_ms())
+        shards, now_ms = await self._session.shards.read_with_time(name)
         totals: dict[str, Counter[str]] = {}
-        for shard in await self._session.shards.read(name):
+        for shard in shards:
             call = inspect.history(self._session.keys, shard, days=days, now_ms=now_ms)
             for day in await self._session.executor.run(call):
                 totals.setdefault(day.day, Counter()).update(day.counters)
