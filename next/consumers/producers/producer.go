@@ -50,6 +50,8 @@ func main() {
 	reply := must(redis.Strings(redis.NewScript(-1, text).Do(connection, words...))) // EVALSHA; EVAL after NOSCRIPT
 	// `schedule` replies {'0', now_ms} if the job was created, or else {is_new, answer, …}. `cancel` replies {answer, …}.
 	switch {
+	case reply[0] == "moved":
+		panic("the queue has " + reply[1] + " shards, so nothing was stored")
 	case command == "cancel":
 		fmt.Println(reply[0])
 	case len(reply) == 2:

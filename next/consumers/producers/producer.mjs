@@ -24,6 +24,7 @@ const reply = await client.sendCommand(['EVALSHA', sha1, ...words]).catch((error
   if (!error.message.startsWith('NOSCRIPT')) throw error;
   return client.sendCommand(['EVAL', readFileSync(`lua/${file}`, 'utf8'), ...words]);
 });
+if (reply[0] === 'moved') throw new Error(`The queue has ${reply[1]} shards, so nothing was stored.`);
 // `schedule` replies {'0', now_ms} if the job was created, or else {is_new, answer, …}. `cancel` replies {answer, …}.
 console.log(command === 'cancel' ? reply[0] : reply.length === 2 ? 'created' : reply[1]);
 await client.close();

@@ -31,5 +31,8 @@ if (str_starts_with($redis->getLastError() ?? '', 'NOSCRIPT')) {
 if ($reply === false) {
     throw new RuntimeException($redis->getLastError());
 }
+if ($reply[0] === 'moved') {
+    throw new RuntimeException("The queue has $reply[1] shards, so nothing was stored.");
+}
 // `schedule` replies {'0', now_ms} if the job was created, or else {is_new, answer, …}. `cancel` replies {answer, …}.
 echo $command === 'cancel' ? $reply[0] : (count($reply) === 2 ? 'created' : $reply[1]), "\n";
