@@ -31,20 +31,21 @@ class ShardCounts:
     def __init__(self, executor: Executor, keys: Keys) -> None:
         self._executor = executor
         self._keys = keys
-        self._known: dict[str, int] = {}
+        self.several: dict[str, int] = {}
+        """The queues that have several shards, with their number."""
 
     def known(self, queue: str) -> int:
         """Return the number of shards, without a call."""
-        return self._known.get(queue, 1)
+        return self.several.get(queue, 1)
 
     def of_job(self, queue: str, job_id: str) -> str:
         """Return the name of the shard of a job, by the known number."""
-        count = self._known.get(queue)
+        count = self.several.get(queue)
         return queue if count is None else shard_of(queue, job_id, count)
 
     def number_of_job(self, queue: str, job_id: str) -> int | None:
         """Return the number of the shard of a job; None if the queue has only one shard."""
-        count = self._known.get(queue)
+        count = self.several.get(queue)
         return None if count is None else shard_number(job_id, count)
 
     async def read(self, queue: str) -> list[str]:
@@ -100,9 +101,9 @@ class ShardCounts:
 
     def _note(self, queue: str, count: int) -> None:
         if count > 1:
-            self._known[queue] = count
+            self.several[queue] = count
         else:
-            self._known.pop(queue, None)
+            self.several.pop(queue, None)
 
 
 def restore_shard_count(keys: Keys, shard: str, count: int) -> Call[bool]:

@@ -3,7 +3,8 @@
 import os
 import select
 import time
-from typing import Any
+from collections.abc import Set
+from typing import Any, Final
 
 from redis.connection import AbstractConnection
 
@@ -17,6 +18,8 @@ from delayq.redis.connection.errors import (
 )
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
 from delayq.redis.connection.url import Address
+
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class BlockingLeaf:
@@ -126,11 +129,13 @@ def _log_in(connection: AbstractConnection) -> None:
             raise
 
 
-def _readable(watched: list[Any], seconds: float) -> set[int]:
+def _readable(watched: list[Any], seconds: float) -> Set[int]:
     """Wait up to `seconds`, and return the descriptors that have something to read."""
-    if not hasattr(select, "poll"):  # Windows, and programs that eventlet has patched
+    try:
+        poll = select.poll()  # unlike `select`, it supports descriptors above 1023
+    except AttributeError:  # Windows, and programs that eventlet has patched
         return {one if isinstance(one, int) else one.fileno() for one in select.select(watched, [], [], seconds)[0]}
-    poll = select.poll()  # unlike `select`, it supports descriptors above 1023
     for one in watched:
         poll.register(one, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+    ready = poll.poll(seconds * 1000)
+    return {descriptor for descriptor, _ in ready} if ready else _NOTHING

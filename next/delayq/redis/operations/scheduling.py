@@ -128,7 +128,14 @@ class SchedulingOperations(OperationsBase[RefT]):
         )
         spec = self._session.with_destination(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
-        return await self._place_one(job, on_conflict)
+        if job.queue not in self._session.shards.several:  # the usual case
+            try:
+                (ref,) = await self._place(job.queue, 1, [job], on_conflict)
+                return ref
+            except ShardsChanged:
+                pass
+        (ref,) = await self._place_all([job], on_conflict)
+        return ref
 
     async def schedule_many(
         self, specs: Iterable[JobSpec], *, on_conflict: OnConflict = "keep", spread: Duration | None = None
@@ -157,15 +164,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         this id exists, it is kept. Raises the errors of `schedule`.
         """
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
-        return await self._place_one(job, "keep")
-
-    async def _place_one(self, job: NewJob, on_conflict: OnConflict) -> RefT:
-        count = self._session.shards.known(job.queue)
-        try:
-            shard = job.queue if count == 1 else shard_of(job.queue, job.id, count)
-            (ref,) = await self._place(shard, count, [job], on_conflict)
-        except ShardsChanged:
-            (ref,) = await self._place_all([job], on_conflict)
+        (ref,) = await self._place_all([job], "keep")
         return ref
 
     async def _place_all(self, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
