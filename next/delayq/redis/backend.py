@@ -19,8 +19,7 @@ from delayq.settings.connections import Routes
 from delayq.settings.model import Settings
 
 if TYPE_CHECKING:  # clients, which are made most often, need none of these
-    from delayq.redis.connection.sentinel import SentinelAddress
-    from delayq.redis.connection.slot_map import ClusterAddress
+    from delayq.redis.connection.factory import AnyAddress
     from delayq.redis.worker.consumer import RedisConsumer
     from delayq.redis.worker.hints import Hints
     from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
@@ -142,7 +141,7 @@ class RedisBackend:
         )
 
     @cached_property
-    def _client_address(self) -> "Address | SentinelAddress | ClusterAddress":
+    def _client_address(self) -> "AnyAddress":
         if not self._settings.uses_embedded:
             return parse_address(self._settings.must_have_url())
         from delayq.redis.embedded.address import EmbeddedAddress  # only needed without a url
@@ -151,7 +150,7 @@ class RedisBackend:
         return EmbeddedAddress(EmbeddedServer.of_project(self._settings))
 
     @property
-    def _address(self) -> "Address | SentinelAddress | ClusterAddress":
+    def _address(self) -> "AnyAddress":
         """The address for the parts of a worker. An embedded server is started, in a new data directory if needed."""
         if self._settings.uses_embedded:
             self._create_embedded()

@@ -14,8 +14,10 @@ if TYPE_CHECKING:  # programs with a single server do not need them
     from delayq.redis.connection.sentinel import SentinelAddress
     from delayq.redis.connection.slot_map import ClusterAddress
 
+    AnyAddress = Address | SentinelAddress | ClusterAddress
 
-def parse_address(url: str) -> "Address | SentinelAddress | ClusterAddress":
+
+def parse_address(url: str) -> "AnyAddress":
     """Return the address of a server, of a service of sentinels, or of a cluster. Raises ConfigError."""
     if url.startswith(("redis+sentinel:", "rediss+sentinel:")):
         from delayq.redis.connection.sentinel import SentinelAddress
@@ -29,7 +31,7 @@ def parse_address(url: str) -> "Address | SentinelAddress | ClusterAddress":
 
 
 def make_executor(
-    address: "Address | SentinelAddress | ClusterAddress",
+    address: "AnyAddress",
     *,
     is_async: bool = False,
     retry_timeout: float = RETRY_TIMEOUT,
@@ -78,7 +80,7 @@ def make_executor(
     )
 
 
-def locator(address: "Address | SentinelAddress | ClusterAddress") -> Callable[[], Address]:
+def locator(address: "AnyAddress") -> Callable[[], Address]:
     """Return a function that finds a server for a subscription: the primary, or one node of a cluster after the other.
 
     With sentinels, each call asks them. Raises ConnectionLost and LoginRefused. In a cluster, only the nodes that the

@@ -22,11 +22,9 @@ from redis.exceptions import NoPermissionError, RedisError
 from delayq.core.errors import LoginRefused
 from delayq.redis.connection.factory import locator
 from delayq.redis.connection.leaf import ConnectionLost
-from delayq.redis.connection.url import Address
 
 if TYPE_CHECKING:
-    from delayq.redis.connection.sentinel import SentinelAddress
-    from delayq.redis.connection.slot_map import ClusterAddress
+    from delayq.redis.connection.factory import AnyAddress
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -47,7 +45,7 @@ class Hints:
 
     def __init__(
         self,
-        address: "Address | SentinelAddress | ClusterAddress",
+        address: "AnyAddress",
         channel: str,
         *,
         consequence: str = "",
