@@ -28,6 +28,7 @@ from delayq.redis import repair
 from delayq.redis.backend import RedisBackend
 from delayq.redis.calls import delivery
 from delayq.redis.calls.call import Call
+from delayq.redis.connection.errors import code_of
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -521,7 +522,7 @@ def test_the_example_of_a_consumer_runs_jobs(place: Place, admin: DelayQ, tmp_pa
         admin.schedule("job", {}, id="b")
         wait_until(lambda: "job b" in program.lines)
         assert program.errors == ""
-    assert {command for _, command in place.refusals()} <= {"client|setinfo", "client|maint_notifications"}
+    assert {command.partition("|")[0] for _, command in place.refusals()} <= {"client"}  # optional for redis-py
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: user.name)
@@ -594,8 +595,9 @@ REFUSED: Final[dict[str, list[tuple[str, ...]]]] = {
 def test_a_user_can_use_no_other_key_or_channel(place: Place, user: acl_lines.User) -> None:
     raw = raw_of(place, user.name)
     for words in REFUSED[user.name]:
-        with pytest.raises(ResponseError, match=r"(?i)permission|ACL failure|can't run this command"):
+        with pytest.raises(ResponseError) as refusal:
             pytest.fail(f"{words}: {send(raw, *words)}")
+        assert code_of(refusal.value) == "NOPERM"
     raw.close()
 
 
