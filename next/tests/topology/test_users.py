@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -48,15 +49,15 @@ pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("users")]
 
 ROOT = Path(__file__).parents[2]
 
-QUEUES = ("orders", "mail", "stock", "bills")
-"""On a cluster, they are on different nodes."""
+QUEUES = ("orders", "mail", "parcels", "bills")
+"""On a cluster, each primary has some of them."""
 
 OPEN_TO_ALL = {"auth", "hello", "quit", "reset"}
 """Commands that Redis permits before the login."""
 
 APP = """
 import os, time
-from delayq import DelayQ, Fail, JobContext, Snooze, job
+from delayq import Fail, JobContext, job
 
 @job("done", retention="1h")
 def done(context: JobContext) -> str:
@@ -229,6 +230,12 @@ def raw_of(place: Place, user: str) -> redis.Redis:
     return redis.Redis(port=port, username=user, password="PASSWORD", decode_responses=True, protocol=2)
 
 
+def announce_worker(place: Place) -> None:
+    """Put a worker on the list of workers."""
+    registry = RedisBackend(load_settings(url=place.url())).worker_registry()
+    registry.announce({"dq:host:1:abc": {"queues": ["orders"]}}, int(time.time() * 1000))
+
+
 def send(client: redis.Redis, *words: str) -> Any:
     """Send a command, and return its reply as the server gave it."""
     connection = client.connection_pool.get_connection()
@@ -312,10 +319,10 @@ def test_a_worker_can_do_its_work(
         for name in (*with_retention, "hopeless", "late"):
             producer.schedule(name, id=name, queue=queue, delay="10ms", retention=None)
         producer.schedule("done", {"chain": 1}, id="odd", queue=queue, tries=1)
-    slow = producer.schedule("slow", id="slow", queue="stock")
-    wait_until(lambda: state_of(admin, "stock", "slow") == "reserved")
+    slow = producer.schedule("slow", id="slow", queue="parcels")
+    wait_until(lambda: state_of(admin, "parcels", "slow") == "reserved")
     assert slow.cancel(running=True) == "running"
-    wait_until(lambda: admin.get("slow", queue="stock") is None)
+    wait_until(lambda: admin.get("slow", queue="parcels") is None)
     for queue in QUEUES:
         for name in with_retention:
             info = producer.wait(name, queue=queue, timeout="30s")
@@ -329,6 +336,16 @@ def test_a_worker_can_do_its_work(
     assert admin.workers() == []
     assert place.refusals() == []
     assert "NOPERM" not in (tmp_path / "log").read_text()
+
+
+def test_a_worker_that_ends_when_its_queues_are_empty(place: Place, admin: DelayQ, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    admin.schedule("parent", id="parent", delay="100ms")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DELAYQ_URL": place.url("delayq-worker")}
+    words = [sys.executable, "-m", "delayq", "work", "--app", "app", "--queue", "orders,mail", "--stop-when-empty"]
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=30)
+    assert state_of(admin, "mail", "child") == "completed"
+    assert place.refusals() == []
 
 
 def test_a_mover_repairs_all_damage(place: Place, admin: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +370,6 @@ def test_a_mover_repairs_all_damage(place: Place, admin: DelayQ, monkeypatch: py
         owner.hdel(keys["jobs"], "j1")  # a job without an envelope
         owner.xadd(keys["stream"], {"foreign": "entry"})
         owner.hset(keys["unique"], "w.1", "j5")
-        owner.execute_command("XGROUP CREATECONSUMER", keys["stream"], "delayq", "dq:gone:1:abc")
         keeper.repair(queue)
         owner.xgroup_destroy(keys["stream"], "delayq")
         keeper.repair(queue)
@@ -362,6 +378,8 @@ def test_a_mover_repairs_all_damage(place: Place, admin: DelayQ, monkeypatch: py
         keeper.promote(queue)
         keeper.follow_up(queue)
         assert keeper.repair(queue).mended == 0
+        owner.xgroup_createconsumer(keys["stream"], "delayq", "dq:gone:1:abc")
+        wait_until(lambda: keeper.repair(queue) and not owner.xinfo_consumers(keys["stream"], "delayq"))  # noqa: B023
     assert sorted(keeper.queues()) == sorted(QUEUES)
     assert place.refusals() == []
 
@@ -416,7 +434,13 @@ def test_an_operator_can_use_each_family_of_commands(
     command("failed", "flush", "--yes")
     command("pause", "--all")
     command("resume", "--all")
-    command("workers")
+    command("schedule", "job", "--id", "running", "--queue", "spare")
+    place.owner("spare").xreadgroup("delayq", "plain", {"delayq:{spare}:stream": ">"})
+    monkeypatch.setenv("DELAYQ_URL", place.url("delayq-operator"))
+    assert CliRunner().invoke(cli.app, ["cancel", "running", "--queue", "spare", "--running"]).exit_code == 0
+    place.owner("spare").xgroup_delconsumer("delayq:{spare}:stream", "delayq", "plain")
+    announce_worker(place)
+    assert "orders" in command("workers")
     command("restart")
     command("pause", "--all", "--wait", "1s")
     command("resume", "--all")
@@ -451,7 +475,8 @@ def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Resul
         command("stats", "--days", "7", "--queue", queue)
     command("failed", "list")
     command("failed", "groups")
-    command("workers")
+    announce_worker(place)
+    assert "orders" in command("workers")
     assert all(queue in command("stats") for queue in QUEUES)
     assert place.refusals() == []
 
