@@ -23,6 +23,7 @@ SERVER_TESTS: Final = (
     "tests/scripts",
     "tests/redis",
     "tests/worker",
+    "tests/topology/test_users.py",
     "tests/test_processes.py",
     "tests/test_stop_requests.py",
     "tests/test_worker_telling.py",

@@ -1,14 +1,17 @@
 """Every program and command of the documentation does what its page says."""
 
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+import redis
 
 import delayq
 from delayq.core.envelope import Envelope
 from delayq.redis.scripts import load, script_names
-from tests.docs import api_page, commands_table, script_tables
+from tests.docs import acl_lines, api_page, commands_table, script_tables
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
@@ -18,6 +21,22 @@ PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "ope
 @pytest.mark.parametrize("page", [*PAGES, "../README"])
 def test_a_page_does_what_it_says(project: Path, page: str) -> None:
     run_page(DOCS / f"{page}.md", project)
+
+
+def test_the_page_of_redis_cli_does_what_it_says(
+    url: str, server: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = shutil.which("redis-cli") or shutil.which("valkey-cli")
+    if program is None:
+        pytest.skip("redis-cli or valkey-cli is not installed")
+    words = shlex.join([program, "-s", url.removeprefix("unix://"), "--no-raw"])
+    script = tmp_path / "bin" / "redis-cli"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent), prepend=":")
+    monkeypatch.setenv("DELAYQ_URL", url)
+    run_page(DOCS / "redis-cli.md", tmp_path)
 
 
 def test_links_lead_somewhere() -> None:
@@ -42,6 +61,10 @@ def test_the_page_of_the_protocol_lists_all_scripts() -> None:
         "write it with: python -m tests.docs.script_tables"
     )
     assert sorted(name for names in script_tables.SECTIONS.values() for name in names) == script_names()
+
+
+def test_the_page_of_redis_has_the_acl_lines() -> None:
+    assert acl_lines.PAGE.read_text() == acl_lines.page_with_lines(), "write it with: python -m tests.docs.acl_lines"
 
 
 def test_the_page_of_the_protocol_names_all_keys_and_members() -> None:

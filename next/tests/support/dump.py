@@ -25,6 +25,7 @@ def dump(server: redis.Redis) -> dict[str, Any]:
 _READ: dict[str, Any] = {
     "hash": lambda pipe, name: pipe.hgetall(name),
     "list": lambda pipe, name: pipe.lrange(name, 0, -1),
+    "set": lambda pipe, name: pipe.smembers(name),
     "stream": lambda pipe, name: pipe.xrange(name),
     "string": lambda pipe, name: pipe.get(name),
     "zset": lambda pipe, name: pipe.zrange(name, 0, -1, withscores=True),
