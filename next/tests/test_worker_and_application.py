@@ -319,7 +319,7 @@ def test_a_child_flushes_before_it_ends(
     """Issue 4916 of opentelemetry-python-contrib: spans were lost because a child ended by `os._exit`."""
     for n in (1, last):
         client.schedule("note", {"n": n}, queue="q")
-    assert f"the worker is shutting down: {why}; running jobs have" in work(FLUSHING, *options)
+    assert f"the worker is shutting down: {why}; " in work(FLUSHING, *options)
     assert [line for line in lines(tmp_path) if line != "flushed []"] == [
         f"flushed [1, {last}]",
         f"at exit [1, {last}]",

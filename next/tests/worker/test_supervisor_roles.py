@@ -367,6 +367,23 @@ def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None
 
 
 @pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ((SlotState.RUNNING,), "running jobs have 20 s to finish"),
+        ((SlotState.WAITING, SlotState.DONE), "no job runs"),
+        ((), "no job runs"),
+    ],
+)
+def test_the_grace_period_is_told_only_if_a_job_runs(
+    child: ChildUnderTest, caplog: pytest.LogCaptureFixture, states: tuple[SlotState, ...], said: str
+) -> None:
+    caplog.set_level("INFO")
+    child.hold(*states)
+    Stopping(WorkerOptions(grace=20), clock=child.clock).on_signal(signal.SIGTERM, [child.process])
+    assert caplog.messages == [f"the worker is shutting down: SIGTERM; {said}"]
+
+
+@pytest.mark.parametrize(
     ("second", "after", "code"),
     [
         (signal.SIGTERM, 3, ExitCode.INTERRUPTED),
