@@ -47,6 +47,10 @@ def hold() -> None:
     while not os.path.exists("go"):
         time.sleep(0.01)
 
+@job("die", queue="q")
+def die() -> None:
+    os._exit(9)
+
 @job("hooked", queue="q")
 def hooked() -> None:
     logging.getLogger("delayq.shop").warning("from the application")
@@ -167,6 +171,20 @@ def test_a_running_job_is_on_the_list_of_workers_until_it_ends(
     assert 0 <= client.control().now_ms - running["started_ms"] < 20_000
     (tmp_path / "go").touch()
     wait_until(lambda: told() == [("idle", [])], "the end of the job on the list")
+
+
+def test_a_worker_whose_only_child_crashes_stays_on_the_list(start: Start, client: DelayQ) -> None:
+    worker = start()
+    wait_until(client.workers, "the worker on the list")
+    client.schedule("die", queue="q")
+    states: list[str] = []
+    while client.stats("q")[0].failed == 0:
+        states += [worker.about["state"] for worker in client.workers()] or ["none"]
+    assert "crashed" in states
+    assert states.count("none") < states.count("crashed") / 10, states
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    assert client.workers() == []
 
 
 def test_processes_have_names(start: Start, client: DelayQ) -> None:

@@ -133,6 +133,10 @@ class Children:
         """List the children that have a process."""
         return [child for child in self.all if child.process_id is not None]
 
+    def crashed(self) -> list[ChildProcess]:
+        """List the children whose process has ended and whose replacement has not started."""
+        return [child for child in self.all if child.process_id is None and child.consumer and child.may_run]
+
     def spawn(self) -> None:
         """Fork the missing children whose pause is over and whose last jobs were settled."""
         now = self._clock()

@@ -61,6 +61,12 @@ def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert re.fullmatch(r"  running for [0-9dhms]+  order\.close  order-42", job)
 
 
+def test_a_crashed_child_is_listed_without_a_process_id(run: Run, url: str, server: redis.Redis) -> None:
+    announce(url, w={**ABOUT, "pid": None, "state": "crashed", "held": 0, "running": [], "runs": 0})
+    assert run("workers").stdout.splitlines()[1].split()[:3] == ["shop-1", "crashed", "0"]
+    assert (answer(run, "workers")["pid"], answer(run, "workers")["state"]) == (None, "crashed")
+
+
 def test_running_jobs_stand_below_their_child(run: Run, url: str, server: redis.Redis) -> None:
     now_ms = time.time_ns() // 1_000_000
     long, short = (

@@ -449,7 +449,8 @@ class FakeRegistry:
         self.documents = dict(documents)
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        pass
+        for name in names:
+            self.documents.pop(name)
 
 
 def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: ChildUnderTest) -> None:
@@ -461,6 +462,25 @@ def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: Chil
     child.slots.set_paused(True)
     announcing.step([child.process], child.clock())
     assert registry.announced == ["idle", "idle", "paused"]
+
+
+def test_a_crashed_child_stays_on_the_list_until_its_replacement_starts(child: ChildUnderTest) -> None:
+    registry, crashed = FakeRegistry(), [child.process]
+    announcing = Heartbeat(registry, ["q"], now_ms=lambda: NOW_MS, crashed=lambda: crashed, clock=child.clock)
+    child.hold(SlotState.RUNNING)
+    child.die()
+    announcing.step([], child.clock())
+    ((name, about),) = registry.documents.items()
+    assert (name, about["state"], about["pid"], about["held"], about["running"]) == (
+        child.process.consumer,
+        "crashed",
+        None,
+        0,
+        [],
+    )
+    crashed.clear()
+    announcing.step([], child.clock())
+    assert registry.documents == {}
 
 
 NOW_MS = 1_800_000_000_000

@@ -99,8 +99,8 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
     about = worker.about
     since = about.get("started_ms")
     started = format_instant(since) if isinstance(since, int | float) else ""
-    told = [about.get(member, "") for member in ("host", "pid", "state", "runs", "done")]
-    return (*told, started, ",".join(worker.queues))
+    told = [about.get(member) for member in ("host", "pid", "state", "runs", "done")]
+    return (*("" if value is None else value for value in told), started, ",".join(worker.queues))
 
 
 def _lines_of_jobs(workers: Sequence[WorkerInfo], now_ms: int) -> list[list[str]]:
