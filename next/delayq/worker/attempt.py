@@ -184,9 +184,11 @@ class Attempts:
             return self._settlement(attempt.delivery, attempt.envelope, outcome)
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
-    def log_end(self, attempt: Attempt, settlement: Settlement, seconds: float) -> None:
-        """Log one line about an attempt that took `seconds`."""
+    def log_end(self, attempt: Attempt, decided: Outcome | None, settlement: Settlement, seconds: float) -> None:
+        """Log one line about an attempt that took `seconds`. `decided`: the outcome; None = it could not be decided."""
         outcome, text = _outcome_of(settlement)
+        if isinstance(decided, RunAgain) and decided.reason:
+            text = f"{text}: {decided.reason}"
         runtime_ms = round(seconds * 1000)
         started_ms = self._now_ms() - runtime_ms
         started = format_instant(started_ms)

@@ -118,7 +118,7 @@ class JobRunner:
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
         self._in_flight.finish(job, settlement)
         if self._log_jobs:
-            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
+            self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -147,7 +147,7 @@ class JobRunner:
         self._in_flight.finish(job, settlement)
         self._has_ended.set()
         if self._log_jobs:
-            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
+            self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
 
     def _become_copy(self) -> None:
         self._is_copy = True
