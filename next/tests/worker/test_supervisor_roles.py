@@ -23,7 +23,7 @@ from delayq.worker.crash_recovery import CrashRecovery
 from delayq.worker.heartbeat import Heartbeat
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
-from delayq.worker.shared_memory import SlotState, SlotTable, Stop
+from delayq.worker.shared_memory import Part, SlotState, SlotTable, Stop
 from delayq.worker.stopping import Stopping
 from delayq.worker.timeouts import Timeouts
 from tests.support.fakes import FakeClock, FakeKeeper, delivery
@@ -285,6 +285,40 @@ def test_the_supervisor_calls_no_backoff_function(child: ChildUnderTest, ends: s
     (settled,) = keeper.decided
     assert isinstance(settled, Released)
     assert (settled.delay_ms, called) == (7_000, [])
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        (Part.HANDLER, "The job did not stop"),
+        (Part.BACKOFF, "The backoff function wait_for_warehouse of the job did not return"),
+        (Part.HOOK, "The hook `failed` of the job did not return"),
+    ],
+)
+def test_a_timeout_names_the_code_that_hung_after_the_handler(
+    child: ChildUnderTest, monkeypatch: pytest.MonkeyPatch, part: Part, named: str
+) -> None:
+    registry = Registry()
+
+    def wait_for_warehouse(attempt: int, error: Exception) -> str:
+        raise AssertionError
+
+    wait_for_warehouse.__qualname__ = "wait_for_warehouse"
+
+    @job("ok", backoff=wait_for_warehouse, registry=registry)
+    def ok() -> None:
+        pass
+
+    monkeypatch.setattr(registry.get("ok"), "has_failed_hook", True)
+    held = child.hold(SlotState.RUNNING)
+    child.slots.mark_part(0, part)
+    child.die(Ending.TIMEOUT, held[0])
+    keeper = FakeKeeper(*held)
+    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
+    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
+    (settled,) = keeper.decided
+    assert isinstance(settled, Released)
+    assert named in settled.failure.decode()
 
 
 def test_a_job_that_fails_because_its_processes_vanished_is_told(
