@@ -76,6 +76,7 @@ class Mover:
             except Exception as error:
                 self._resting.rest_unless_away(queue, error)
                 return REST
+            self._resting.worked([queue])
             self.promoted += answer.promoted
             self.lost += answer.lost
             if answer.owed:

@@ -15,7 +15,7 @@ import pytest
 from redis.crc import key_slot
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
-from delayq.core.errors import CallRefused, ConfigError
+from delayq.core.errors import CallRefused, ConfigError, NodeUnavailable
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
 from tests.support.topologies import ClusterGroup, Server, cluster_group, command
@@ -144,8 +144,9 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
         replica = next(server for server in group.servers if is_replica_of(server, owner))
         with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
             assert client.schedule("n", queue=other, delay="1h").outcome == "created"
-            with pytest.raises(BackendUnavailable, match=r"did not reply|cannot be reached"):
+            with pytest.raises(NodeUnavailable, match=r"did not reply|cannot be reached") as failed:
                 client.get("x", queue="q1")
+            assert failed.value.node.endswith(f":{owner.port}")
 
 
 def is_replica_of(server: Server, owner: Server) -> bool:

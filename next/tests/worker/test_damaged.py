@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from delayq.backends.values import Acked, Delivery, SettleAnswer, Settlement
-from delayq.core.errors import CallRefused
+from delayq.core.errors import CallRefused, NodeUnavailable
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -66,6 +66,44 @@ def test_the_trouble_of_a_queue_is_told_once_in_five_seconds(caplog: pytest.LogC
         "queue damaged failed; next try in 1 s: WRONGTYPE",
         "queue damaged failed; next try in 1 s (6 times): WRONGTYPE",
         "queue damaged failed; next try in 1 s (11 times): WRONGTYPE",
+    ]
+
+
+def test_the_end_of_an_error_is_told_when_the_queue_has_worked_for_five_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for _ in range(3):
+        resting.values(["damaged"], [CallRefused("WRONGTYPE")])
+        clock.now += 2
+        resting.values(["damaged", "orders"], ["a successful call of another kind", "an answer"])
+    clock.now += 3
+    for _ in range(2):
+        resting.values(["damaged", "orders"], ["an answer", "an answer"])
+    resting.rest("damaged", CallRefused("WRONGTYPE"))
+    assert caplog.messages == [
+        "queue damaged failed; next try in 1 s: WRONGTYPE",
+        "this error has ended: queue damaged failed",
+        "queue damaged failed; next try in 1 s: WRONGTYPE",
+    ]
+
+
+def test_a_node_that_fails_is_told_once_for_all_its_queues(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for queue, node in (("a", "10.0.0.1:7000"), ("b", "10.0.0.1:7000"), ("c", "10.0.0.2:7000")):
+        error = NodeUnavailable("no answer")
+        error.node = node
+        resting.rest(queue, error)
+    clock.now += 6
+    resting.worked(["a", "b"])
+    assert caplog.messages == [
+        "node 10.0.0.1:7000 failed; next try in 1 s: no answer",
+        "node 10.0.0.2:7000 failed; next try in 1 s: no answer",
+        "this error has ended: node 10.0.0.1:7000 failed",
     ]
 
 

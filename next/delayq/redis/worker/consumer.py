@@ -197,6 +197,7 @@ class RedisConsumer:
         self._keep_state(state)
         if isinstance(outcome, BackendError):
             return self._take(queues, 1)  # one by one, because the error does not name the queue
+        self._resting.worked(queues)
         return self._without_paused(outcome)
 
     def _poll(self, queues: Sequence[str], timeout: float) -> list[Delivery]:
