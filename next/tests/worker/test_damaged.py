@@ -115,6 +115,26 @@ def test_a_damaged_queue_is_left_alone_for_a_second(consumer: RedisConsumer, ser
     assert server.info("errorstats")["errorstat_WRONGTYPE"] == refusals
 
 
+def test_a_group_that_the_server_refused_to_create_is_created_later(
+    consumer: RedisConsumer, server: redis.Redis, queue: QueueOnServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker with --no-mover has no janitor that would create the group."""
+    stream = consumer._keys.of_queue("damaged", "stream")
+    server.delete(stream)
+    server.execute_command("ACL", "SETUSER", "default", "-xgroup")
+    try:
+        consumer.open()
+        consumer._resting = RestingQueues()
+        exchange(consumer)
+    finally:
+        server.execute_command("ACL", "SETUSER", "default", "+@all")
+    consumer._resting = RestingQueues()
+    exchange(consumer)
+    assert [group["name"] for group in server.xinfo_groups(stream)] == ["delayq"]
+    assert "refused tidy in the queue damaged" in caplog.messages[-1]
+    assert "NOGROUP" not in caplog.text
+
+
 def test_the_other_queue_is_renewed_and_settled_after_a_death(
     consumer: RedisConsumer, url: str, keys: Keys, queue: QueueOnServer
 ) -> None:
