@@ -91,6 +91,7 @@ class Shop:
         self._folder = folder
         self._url = url
         self.client = client
+        self.errors = ""
         page = (DOCS / "tutorial.md").read_text()
         found = re.search(r"^```python\n(# shop\.py\n.*?)^```", page, re.M | re.S)
         assert found is not None
@@ -101,12 +102,13 @@ class Shop:
         (self._folder / "app.py").write_text(APP + more)
 
     def run(self, program: str, *, url: str = "", code: int = 0) -> list[str]:
-        """Run a program of the shop, and return the lines that it printed."""
+        """Run a program of the shop, and return the lines that it printed. `errors` has its stderr."""
         words = [sys.executable, "-c", f"import os, signal\nfrom contextlib import closing\nimport shop\n{program}"]
         done = subprocess.run(
             words, cwd=self._folder, env=self._environment(url), capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stderr
+        self.errors = done.stderr
         return done.stdout.splitlines()
 
     def pay(self, *, before_cancel: str = "pass", url: str = "", code: int = 0) -> list[str]:
@@ -227,6 +229,16 @@ def test_a_payment_is_repeated_after_an_unknown_outcome(shop: Shop, url: str) ->
 def test_a_payment_while_redis_is_away(shop: Shop, tmp_path: Path) -> None:
     assert shop.pay(url=f"unix://{tmp_path}/none.sock") == ["BackendUnavailable", "True"]
     assert shop.client.get("close-42", queue="orders") is not None
+    assert shop.state_after_timeout() == "paid"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("redis", "is not the address"), ("unix://:wrong@", "refused")], ids=["address", "password"]
+)
+def test_a_wrong_setting_is_told_and_the_payment_is_valid(shop: Shop, url: str, wrong: str, said: str) -> None:
+    answer = shop.pay(url=url.replace("unix://", wrong))
+    assert (answer[-1], shop.state()) == ("True", "paid")
+    assert "the job of order 42 was not cancelled" in shop.errors and said in shop.errors
     assert shop.state_after_timeout() == "paid"
 
 

@@ -1,6 +1,7 @@
 """What an application does to its process, and how a worker copes: exit hooks, context, logging, old releases."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -319,7 +320,7 @@ def test_a_child_flushes_before_it_ends(
     """Issue 4916 of opentelemetry-python-contrib: spans were lost because a child ended by `os._exit`."""
     for n in (1, last):
         client.schedule("note", {"n": n}, queue="q")
-    assert f"the worker is shutting down: {why}; running jobs have" in work(FLUSHING, *options)
+    assert f"the worker is shutting down: {why}; " in work(FLUSHING, *options)
     assert [line for line in lines(tmp_path) if line != "flushed []"] == [
         f"flushed [1, {last}]",
         f"at exit [1, {last}]",
@@ -332,7 +333,7 @@ def test_a_child_that_is_replaced_is_ended_when_its_exit_hooks_hang(work: Work, 
         client.schedule(name, queue="q")
     said = work(HANGING, "--grace", "1s")
     assert "in _leave" in said
-    assert "child process ended with signal SIGALRM" in said
+    assert re.search(r"child process \d+ ended with signal SIGALRM", said)
     assert lines(tmp_path) == ["second"]
 
 

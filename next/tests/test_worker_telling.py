@@ -47,6 +47,10 @@ def hold() -> None:
     while not os.path.exists("go"):
         time.sleep(0.01)
 
+@job("die", queue="q")
+def die() -> None:
+    os._exit(9)
+
 @job("hooked", queue="q")
 def hooked() -> None:
     logging.getLogger("delayq.shop").warning("from the application")
@@ -106,8 +110,9 @@ def test_a_retry_is_a_warning_and_a_failure_an_error_with_the_frames_of_the_appl
     client.schedule("pay", {"card": "7"}, id="pay-7", queue="q")
     assert start("--stop-when-empty-for", "1s").wait(timeout=30) == 0
     told = (tmp_path / "err").read_text()
-    assert "WARNING delayq.worker: job pay-7 (pay, queue q) is tried again in 1 ms: ValueError: no card 7\n" in told
-    assert "ERROR delayq.worker: job pay-7 (pay, queue q) failed at attempt 2: ValueError: no card 7\n" in told
+    said = re.findall(r"(WARNING|ERROR) delayq.worker\[\d+\]: (.*)", told)
+    assert ("WARNING", "job pay-7 (pay, queue q) is tried again in 1 ms: ValueError: no card 7") in said
+    assert ("ERROR", "job pay-7 (pay, queue q) failed at attempt 2: ValueError: no card 7") in said
     frames = re.findall(r'File "([^"]+)", line \d+, in (\w+)', told)
     assert {(Path(file).name, function) for file, function in frames} == {("app.py", "pay"), ("app.py", "charge")}
 
@@ -166,6 +171,20 @@ def test_a_running_job_is_on_the_list_of_workers_until_it_ends(
     assert 0 <= client.control().now_ms - running["started_ms"] < 20_000
     (tmp_path / "go").touch()
     wait_until(lambda: told() == [("idle", [])], "the end of the job on the list")
+
+
+def test_a_worker_whose_only_child_crashes_stays_on_the_list(start: Start, client: DelayQ) -> None:
+    worker = start()
+    wait_until(client.workers, "the worker on the list")
+    client.schedule("die", queue="q")
+    states: list[str] = []
+    while client.stats("q")[0].failed == 0:
+        states += [worker.about["state"] for worker in client.workers()] or ["none"]
+    assert "crashed" in states
+    assert states.count("none") < states.count("crashed") / 10, states
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    assert client.workers() == []
 
 
 def test_processes_have_names(start: Start, client: DelayQ) -> None:

@@ -4,10 +4,11 @@ uvicorn app:app             serve requests
 delayq work --app app       close unpaid orders
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from typing import Annotated, Literal
 
 from fastapi import BackgroundTasks, Depends, FastAPI, HTTPException, Path, Request, Response
@@ -15,7 +16,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from delayq import AsyncDelayQ, BackendError, JobRunning, job
+from delayq import AsyncDelayQ, BackendError, DelayqError, JobRunning, job
+
+logger = logging.getLogger("shop")
 
 TIME_TO_PAY = "15m"
 QUEUE = "orders"
@@ -91,8 +94,10 @@ async def pay(order_id: OrderId, client: Client, background: BackgroundTasks) ->
 
 async def cancel_job(client: AsyncDelayQ, order_id: int) -> None:
     """Cancel the job of a paid order, after the response. If this fails, the job runs later and changes nothing."""
-    with suppress(BackendError):
+    try:
         await client.cancel(f"close-{order_id}", queue=QUEUE)
+    except DelayqError as error:
+        logger.warning("the job of order %d was not cancelled: %s", order_id, error)
 
 
 @app.get("/orders/{order_id}")

@@ -22,7 +22,7 @@ for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => { isStoppin
 
 // Do the work of one job. A job may run twice, so make this function idempotent.
 async function handle(job) {
-  await sleep((job.data.seconds ?? 0) * 1000);
+  await sleep((job.data?.seconds ?? 0) * 1000); // a job without a payload has null
   console.log(job.name, job.id);
 }
 

@@ -6,12 +6,15 @@ python shop.py pay 42      pay an order, and print `paid` or `refused`
 python shop.py show 42     print the state of an order
 """
 
+import logging
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
-from delayq import BackendError, Job
+from delayq import DelayqError, Job
+
+logger = logging.getLogger("shop")
 
 TIME_TO_PAY = "15m"
 
@@ -53,8 +56,10 @@ def pay(order_id: int) -> bool:
         db.execute("UPDATE orders SET state = 'paid' WHERE id = ? AND state = 'open'", (order_id,))
     if state(order_id) != "paid":
         return False
-    with suppress(BackendError):
+    try:
         CloseOrder.cancel(f"close-{order_id}")  # only cleans up; the answer does not matter
+    except DelayqError as error:
+        logger.warning("the job of order %d was not cancelled: %s", order_id, error)
     return True
 
 

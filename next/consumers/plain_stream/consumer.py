@@ -25,7 +25,8 @@ BLOCK_MS = 1_000
 
 def handle(job: dict[str, Any]) -> None:
     """Do the work of one job. A job may run twice, so make this function idempotent."""
-    time.sleep(job["data"].get("seconds", 0))
+    data = job["data"] or {}  # a job without a payload has null
+    time.sleep(data.get("seconds", 0))
     print(job["name"], job["id"], flush=True)
 
 

@@ -9,6 +9,7 @@ no text can look like another log line or act on a terminal.
 
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -27,7 +28,10 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class TextFormatter(logging.Formatter):
-    """One line per record. If the record has a job, the line contains the job id. A traceback adds its own lines."""
+    """One line per record, with the process id after the name of the logger, as in syslog.
+
+    If the record has a job, the line contains the job id. A traceback adds its own lines.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -35,13 +39,13 @@ class TextFormatter(logging.Formatter):
         job_id = record.__dict__.get("job_id")
         if job_id and f"job {job_id}" not in message:
             message = f"job {printable(str(job_id))}: {message}"
-        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}[{record.process or os.getpid()}]: {message}"
         below = [text for text in (_traceback(record), record.stack_info) if text]
         return "\n".join([line, *(_cut_start(text, _printable_lines) for text in below)])
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, extra members of the record, and the exception."""
+    """One JSON object per line: time, level, logger, process id, message, extra members, and the exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -49,6 +53,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
+            "pid": record.process or os.getpid(),
             "message": _cut(record.getMessage()),
         }
         line |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}

@@ -32,11 +32,12 @@ class Snooze(JobSignal):
     """Raise this in a handler to run the job again after `delay`. A `Snooze` costs no attempt.
 
     Use `Snooze` when the job cannot do its work yet, for example `raise Snooze("1h")`. A `delay` that is not a duration
-    raises InvalidInput.
+    raises InvalidInput. `reason` is not stored; `delayq work --log-jobs` logs it.
     """
 
     def __init__(self, delay: Duration, *, reason: str = "") -> None:
         super().__init__(reason or "the handler snoozed the job")
+        self.reason = reason
         self.delay_ms = duration_ms(delay)
 
 

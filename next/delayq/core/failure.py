@@ -5,6 +5,7 @@ and after it has failed. Scripts copy earlier failures into `history`, so that a
 writes a new failure. `history` keeps the nine oldest failures, so the first one is never dropped.
 """
 
+import os
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ MAX_TRACEBACK: Final = 16_000
 MAX_TYPE: Final = 200
 MAX_FRAMES: Final = 20
 """Maximum number of frames in the log line of a failure."""
-_OWN_FILES: Final = str(Path(__file__).parents[1])
+_OWN_FILES: Final = str(Path(__file__).parents[1]) + os.sep
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,7 +42,10 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
-    """Return the record of an exception. A long message is cut at its end, and a long traceback at its start."""
+    """Return the record of an exception. A long message is cut at its end, and a long traceback at its start.
+
+    The traceback begins with the first frame outside of delayq. If all frames belong to delayq, it has all of them.
+    """
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),
         message=_cut(message_of(error), MAX_MESSAGE),
@@ -90,10 +94,7 @@ def application_frames(error: BaseException) -> TracebackType | None:
 
     Return None if all frames belong to delayq.
     """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
-        trace = trace.tb_next
-    later = trace
+    later = trace = _outside_of_delayq(error)
     for _ in range(MAX_FRAMES):
         later = later.tb_next if later is not None else None
     while trace is not None and later is not None:
@@ -101,11 +102,19 @@ def application_frames(error: BaseException) -> TracebackType | None:
     return trace
 
 
+def _outside_of_delayq(error: BaseException) -> TracebackType | None:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        trace = trace.tb_next
+    return trace
+
+
 def _traceback(error: BaseException) -> str:
     if error.__traceback__ is None:
         return ""
     try:
-        return "".join(traceback.format_exception(error, limit=-50))
+        frames = _outside_of_delayq(error) or error.__traceback__
+        return "".join(traceback.format_exception(type(error), error, frames, limit=-50))
     except BaseException as broken:
         return f"(no traceback: formatting it raised {type(broken).__name__})"
 

@@ -1,4 +1,7 @@
-"""Default options of a connection. Calls and declarations of jobs can override some of them."""
+"""Default options of a connection, and defaults of workers that are settings too.
+
+Calls and declarations of jobs can override some of the options.
+"""
 
 import re
 from typing import Final
@@ -59,6 +62,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULTS: Final = Options()
 """The built-in defaults. They apply to missing settings, and to handlers that declare no options."""
+
+GRACE_MS: Final = 25_000
+"""Default of the setting `grace`, in milliseconds."""
+
+TIMEOUT_GRACE_MS: Final = 2_000
+"""Default of the setting `timeout_grace`, in milliseconds."""
 
 
 def parse_durability(text: str) -> Durability:

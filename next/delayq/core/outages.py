@@ -27,8 +27,8 @@ class Outages:
         self._since: dict[str, tuple[float, int]] = {}
         self._refused: set[str] = set()
 
-    def tell(self, what: str, error: Exception) -> None:
-        """Log `what` and the text of `error`, unless `what` was logged less than 5 s ago.
+    def tell(self, what: str, error: Exception, *, plan: str = "") -> None:
+        """Log `what`, `plan` and the text of `error`, unless `what` was logged less than 5 s ago.
 
         An error that is not a DelayqError is unexpected, so its traceback is logged too.
         """
@@ -47,7 +47,7 @@ class Outages:
         times = f" ({count} times)" if count > 1 else ""
         trace = None if isinstance(error, DelayqError) else error
         text = error.message if isinstance(error, OutcomeUnknown) else error  # its hint is for callers of the client
-        logger.error("%s%s: %s", what, times, text, exc_info=trace)
+        logger.error("%s%s%s: %s", what, plan, times, text, exc_info=trace)
 
     def is_over(self, what: str) -> None:
         """Log that an error has ended, if `what` was logged before."""

@@ -67,7 +67,7 @@ class RunAgain:
     """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
-    this worker knows the name and the fields.
+    this worker knows the name and the fields. `reason`: the reason of a snooze, or ''.
     """
 
     delay_ms: int
@@ -75,6 +75,7 @@ class RunAgain:
     exceptions: int
     error: BaseException | None = None
     unknown_since_ms: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,8 @@ def decide(
     if isinstance(error, Discard):
         return DONE
     if isinstance(error, Snooze | WorkerShutdown):
-        delay_ms = error.delay_ms if isinstance(error, Snooze) else 0
-        return RunAgain(delay_ms, envelope.attempts, envelope.exceptions)
+        delay_ms, reason = (error.delay_ms, error.reason) if isinstance(error, Snooze) else (0, "")
+        return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, reason=reason)
     if isinstance(error, UnknownJob):
         return _after_unknown(envelope, policy, error, now_ms(), rand)
     return _after_attempt(envelope, policy, error, now_ms(), rand)

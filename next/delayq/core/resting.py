@@ -12,6 +12,12 @@ T = TypeVar("T")
 
 REST: Final = 1.0
 
+QUIET: Final = 5.0
+"""An error has ended if a call succeeds at least this many seconds after the last failed call.
+
+One kind of call may fail while another succeeds, for example if only one key of the queue is damaged.
+"""
+
 
 class RestingQueues:
     """Remembers which queues failed, so that callers skip them for one second."""
@@ -19,12 +25,28 @@ class RestingQueues:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._failing: dict[str, str] = {}
         self._outages = Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception) -> None:
-        """Log the error of a queue, at most once in 5 s, and let the queue rest for one second."""
-        self._outages.tell(f"queue {queue_of(queue)} failed; next try in {REST:g} s", error)
+        """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
+
+        If a node of a cluster failed, one line is logged for all its queues.
+        """
+        node = error.node if isinstance(error, NodeError) else ""
+        self._failing[queue] = what = f"node {node} failed" if node else f"queue {queue_of(queue)} failed"
+        self._outages.tell(what, error, plan=f"; next try in {REST:g} s")
         self._until[queue] = self._clock() + REST
+
+    def worked(self, queues: Iterable[str]) -> None:
+        """Record successful calls. Log the end of an error, if the last failed call is long enough ago."""
+        if not self._failing:
+            return
+        for queue in queues:
+            what = self._failing.get(queue)
+            if what is not None and self._clock() >= self._until[queue] - REST + QUIET:
+                self._failing = {other: error for other, error in self._failing.items() if error != what}
+                self._outages.is_over(what)
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""
@@ -40,6 +62,7 @@ class RestingQueues:
                 self.rest(queue, outcome)
             else:
                 values.append(outcome)
+                self.worked([queue])
         return values
 
     def is_resting(self, queue: str) -> bool:

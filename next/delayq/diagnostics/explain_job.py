@@ -13,7 +13,7 @@ MOVER_SILENT_MS: Final = 30_000
 """If no mover has served a queue for this long, no mover seems to run, because a mover serves each queue every 5 s."""
 
 
-_STATE_WORDS: Final = {"leaving": "shutting down"}
+_STATE_WORDS: Final = {"leaving": "shutting down", "crashed": "waiting after a crash"}
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -133,6 +133,9 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
+    elif states == {"crashed"}:
+        what = f"The child processes of all workers of the queue {queue} crashed. New ones start within 30 s."
+        yield Reason("workers-crashed", what, "Read the log of the worker to find the cause.")
     elif states.isdisjoint(("working", "idle")):
         shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
         what = f"No worker of the queue {queue} accepts jobs: all of them are {shown}."

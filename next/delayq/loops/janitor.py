@@ -51,6 +51,7 @@ class Janitor:
             for queue in self._resting.awake(self._keeper.queues()):
                 try:
                     self._tend(queue, reclaims=reclaims, repairs=repairs)
+                    self._resting.worked([queue])
                 except Exception as error:
                     self._resting.rest_unless_away(queue, error)
         if reclaims:

@@ -78,6 +78,7 @@ class Mover:
             except Exception as error:
                 self._resting.rest_unless_away(queue, error)
                 return REST
+            self._resting.worked([queue])
             self.promoted += answer.promoted
             self.lost += answer.lost
             if answer.owed:

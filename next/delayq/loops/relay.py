@@ -38,6 +38,7 @@ class Relay:
             self._outboxes.discard(queue)
             try:
                 self.relayed += self._keeper.follow_up(queue)
+                self._resting.worked([queue])
             except Exception as error:
                 self._resting.rest_unless_away(queue, error)
         return max(self._all_at - self._clock(), 0.0)

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from delayq.core.backoff import parse_backoff
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import ConfigError
-from delayq.core.options import DEFAULTS, Options, parse_durability
+from delayq.core.options import DEFAULTS, GRACE_MS, TIMEOUT_GRACE_MS, Options, parse_durability
 from delayq.settings.connections import ConnectionSettings, Route
 from delayq.settings.sources import (
     VARIABLES,
@@ -99,10 +99,10 @@ class Settings(BaseSettings):
         "retention is over, and updates the statistics.",
     )
     grace: DurationMs = Field(
-        default=25_000, ge=0, description="How long running jobs may continue after a worker is asked to stop."
+        default=GRACE_MS, ge=0, description="How long running jobs may continue after a worker is asked to stop."
     )
     timeout_grace: DurationMs = Field(
-        default=2_000,
+        default=TIMEOUT_GRACE_MS,
         ge=0,
         le=3_600_000,
         description="How long a job may go on after its timeout or a cancel has interrupted it. Then its process is "

@@ -20,6 +20,7 @@ from delayq.backends.values import Acked, Delivery, Failed, Released, Settlement
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
+from delayq.core.control_flow import JobTimedOut
 from delayq.core.envelope import SURELY_SHORT, Envelope
 from delayq.core.errors import UnknownJob, UnreadableEnvelope
 from delayq.core.failure import application_frames, message_of
@@ -30,6 +31,7 @@ from delayq.core.times import format_duration, format_instant
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry
+from delayq.worker.shared_memory import Part
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -185,9 +187,11 @@ class Attempts:
             return self._settlement(attempt.delivery, attempt.envelope, outcome)
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
-    def log_end(self, attempt: Attempt, settlement: Settlement, seconds: float) -> None:
-        """Log one line about an attempt that took `seconds`."""
+    def log_end(self, attempt: Attempt, decided: Outcome | None, settlement: Settlement, seconds: float) -> None:
+        """Log one line about an attempt that took `seconds`. `decided`: the outcome; None = it could not be decided."""
         outcome, text = _outcome_of(settlement)
+        if isinstance(decided, RunAgain) and decided.reason:
+            text = f"{text}: {decided.reason}"
         runtime_ms = round(seconds * 1000)
         started_ms = self._now_ms() - runtime_ms
         started = format_instant(started_ms)
@@ -211,15 +215,22 @@ class Attempts:
             },
         )
 
-    def end_of_killed(self, delivery: Delivery, error: BaseException) -> Settlement:
+    def end_of_killed(self, delivery: Delivery, error: BaseException, part: Part = Part.HANDLER) -> Settlement:
         """Return the settlement of an attempt whose process was killed. `error`: the reason, such as JobTimedOut.
 
+        If a timeout came after the handler had ended, the error names the code that ran then: see `part`.
         The supervisor calls this method, so no code of the application may run here. The default backoff therefore
         replaces a backoff function of the job.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
-            policy = policy_of(envelope, self._declared(self._registry.get(envelope.name)))
+            handler = self._registry.get(envelope.name)
+            policy = policy_of(envelope, self._declared(handler))
+            late = _name_of(part, handler, policy)
+            if late and isinstance(error, JobTimedOut):
+                error = JobTimedOut(
+                    f"The {late} did not return before the timeout or deadline, so its process was killed."
+                )
         except UnknownJob:
             policy = policy_of(envelope, self._standard)
         except UnreadableEnvelope as unreadable:
@@ -298,6 +309,16 @@ def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:
         "queue": queue_of(delivery.queue),
         "attempt": envelope.attempts + 1,
     }
+
+
+def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
+    """Return the name of code that runs after a handler, or '' if the job has no such code."""
+    if part is Part.HOOK and handler.has_failed_hook:
+        return "hook `failed` of the job"
+    if part is Part.BACKOFF and not runs_no_function(policy.backoff):
+        function = getattr(policy.backoff, "function", policy.backoff)
+        return f"backoff function {getattr(function, '__qualname__', type(function).__qualname__)} of the job"
+    return ""
 
 
 def _outcome_of(settlement: Settlement) -> tuple[str, str]:

@@ -133,6 +133,10 @@ class Children:
         """List the children that have a process."""
         return [child for child in self.all if child.process_id is not None]
 
+    def crashed(self) -> list[ChildProcess]:
+        """List the children whose process has ended and whose replacement has not started."""
+        return [child for child in self.all if child.process_id is None and child.consumer and child.may_run]
+
     def spawn(self) -> None:
         """Fork the missing children whose pause is over and whose last jobs were settled."""
         now = self._clock()
@@ -151,11 +155,11 @@ class Children:
         """Record that a process has ended. Return False if it was not a child."""
         for child in self.all:
             if child.process_id == process_id:
-                self._note_end(child, code)
+                self._note_end(child, process_id, code)
                 return True
         return False
 
-    def _note_end(self, child: ChildProcess, code: int) -> None:
+    def _note_end(self, child: ChildProcess, process_id: int, code: int) -> None:
         now = self._clock()
         finished = child.slots.finished()
         child.process_id = None
@@ -168,7 +172,7 @@ class Children:
         child.fork_at = now if is_orderly else now + pause
         if code != 0:
             why = f"was killed ({child.ending})" if child.ending else f"ended with {_as_text(code)}"
-            logger.warning("child process %s", why)
+            logger.warning("child process %d %s", process_id, why)
 
 
 def consumer_name(host: str = "") -> str:

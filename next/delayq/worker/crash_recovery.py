@@ -24,11 +24,11 @@ from delayq.backends.values import Delivery, DeliveryRef, EntryKey, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut
 from delayq.core.shards import queue_of
 from delayq.worker.children import ChildProcess, Ending
-from delayq.worker.shared_memory import SlotState
+from delayq.worker.shared_memory import Part, SlotState, SlotView
 
 logger: Final = logging.getLogger("delayq.worker")
 
-EndOfKilled = Callable[[Delivery, BaseException], Settlement]
+EndOfKilled = Callable[[Delivery, BaseException, Part], Settlement]
 """Returns the settlement of a job that was the only reason to kill its process. The error names the reason."""
 
 
@@ -52,7 +52,7 @@ class CrashRecovery:
 
         One round may settle only a part of them, because calls are limited to a number of jobs and bytes.
         """
-        states = {view.ref.key: view.state for view in child.slots.read()}
+        views = {view.ref.key: view for view in child.slots.read()}
         before: set[EntryKey] = set()
         # A child that shut down may have pending jobs too, for example jobs whose queues refused to settle them.
         while pending := self._keeper.pending(child.consumer):
@@ -60,23 +60,24 @@ class CrashRecovery:
             if keys == before:
                 return
             before = keys
-            self._settle_pending(child, pending, states)
+            self._settle_pending(child, pending, views)
 
     def _settle_pending(
-        self, child: ChildProcess, pending: Sequence[Delivery], states: Mapping[EntryKey, SlotState]
+        self, child: ChildProcess, pending: Sequence[Delivery], views: Mapping[EntryKey, SlotView]
     ) -> None:
         done: list[DeliveryRef] = []
         unstarted: list[DeliveryRef] = []
         vanished: list[DeliveryRef] = []
         decided: list[Settlement] = []
         for delivery in pending:
-            state = states.get(delivery.key, SlotState.WAITING)
+            view = views.get(delivery.key)
+            state = SlotState.WAITING if view is None else view.state
             if state is SlotState.DONE:
                 done.append(delivery.ref)
             elif state is SlotState.WAITING or (child.ending and not self._is_to_blame(child, delivery)):
                 unstarted.append(delivery.ref)
             elif error := _error_of(child):
-                decided.append(self._end_of_killed(delivery, error))
+                decided.append(self._end_of_killed(delivery, error, Part.HANDLER if view is None else view.part))
             else:
                 vanished.append(delivery.ref)
         failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)

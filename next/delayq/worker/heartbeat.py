@@ -31,7 +31,11 @@ MAX_RUNNING: Final = 10
 
 
 class Heartbeat:
-    """Keeps the descriptions of the children of one worker in the list of live workers."""
+    """Keeps the descriptions of the children of one worker in the list of live workers.
+
+    `crashed`: lists children that have no process until their replacement starts. They stay on the list, because the
+    worker still lives.
+    """
 
     def __init__(
         self,
@@ -40,12 +44,14 @@ class Heartbeat:
         *,
         now_ms: Callable[[], int],
         host: str = "",
+        crashed: Callable[[], Sequence[ChildProcess]] = list,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
         self._queues = list(queues)
         self._now_ms = now_ms
         self._host = host or socket.gethostname()
+        self._crashed = crashed
         self._clock = clock
         self._started_ms: dict[str, int] = {}
         self._announce_at = clock()
@@ -59,12 +65,13 @@ class Heartbeat:
         If a child starts, ends, is paused or shuts down, write the descriptions at once. If other jobs are running,
         write them at the next check.
         """
+        children = [*children, *self._crashed()]
         orders = {child.consumer: _order(child) for child in children}
         is_due = now >= self._announce_at or orders != self._orders
         if not is_due and now < self._check_at:
             return False
         self._check_at = now + CHECK_EVERY
-        held = {child.consumer: child.slots.read() for child in children}
+        held = {child.consumer: child.slots.read() if child.process_id else [] for child in children}
         running = {
             consumer: [view.ref.key for view in views if view.state is SlotState.RUNNING]
             for consumer, views in held.items()
@@ -110,7 +117,9 @@ class Heartbeat:
 
 
 def _order(child: ChildProcess) -> str:
-    """Return the state to which an order has brought a child, or '' if the child may start jobs."""
+    """Return the state to which a crash or an order has brought a child, or '' if the child may start jobs."""
+    if child.process_id is None:
+        return "crashed"
     if child.slots.stop_order() is not Stop.NO:
         return "leaving"
     return "paused" if child.slots.is_paused() else ""

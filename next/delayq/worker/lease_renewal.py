@@ -21,8 +21,8 @@ class LeaseRenewal:
     """Renews leases every third of a lease.
 
     `lease`: the shortest lease of the queues at the start, in seconds. The reply to each renewal has the current value.
-    `give_up`: stops the worker, for a given reason. It is called after a minute of refused logins: the password was
-    probably changed, and only a new process gets the new one.
+    `give_up`: stops the worker with these children, for a given reason. It is called after a minute of refused logins:
+    the password was probably changed, and only a new process gets the new one.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class LeaseRenewal:
         keeper: LeaseKeeper,
         *,
         lease: float,
-        give_up: Callable[[str], None],
+        give_up: Callable[[str, Sequence[ChildProcess]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keeper = keeper
@@ -53,12 +53,12 @@ class LeaseRenewal:
             self._renew_at = now + min(RETRY_AFTER, self._every)  # unless all renewals below succeed
         chosen = [child for child in children if is_due or (wished and not wished.isdisjoint(_jobs_of(child)))]
         for child in chosen:
-            self._every = self._renew(child) / 3
+            self._every = self._renew(child, children) / 3
         if is_due:
             self._renew_at = now + self._every
         return bool(chosen)
 
-    def _renew(self, child: ChildProcess) -> float:
+    def _renew(self, child: ChildProcess, children: Sequence[ChildProcess]) -> float:
         """Renew the leases of all jobs of a child, and return the shortest lease of the queues, in seconds.
 
         If more jobs are pending for the child than its slots show, a reply may have been lost. The child is then
@@ -69,7 +69,7 @@ class LeaseRenewal:
             renewed = self._keeper.renew(child.consumer, held)
         except LoginRefused:
             if self._logins.refused():
-                self._give_up("its login was refused for a minute")
+                self._give_up("its login was refused for a minute", children)
             raise
         self._logins.accepted()
         if renewed.more > 0:

@@ -41,6 +41,7 @@ _FIRST_SLOT: Final = 64
 _STATE: Final = 0
 _ORDER: Final = 1
 _USE: Final = 2
+_PART: Final = 3
 _LIMIT: Final = 8
 _SINCE: Final = 16
 _NAMES_AT: Final = 24
@@ -65,6 +66,14 @@ class SlotState(IntEnum):
     WAITING = 1
     RUNNING = 2
     DONE = 3
+
+
+class Part(IntEnum):
+    """The code of the application that may be running for a job: its handler, its backoff function or its hook."""
+
+    HANDLER = 0
+    BACKOFF = 1
+    HOOK = 2
 
 
 class Stop(IntEnum):
@@ -94,6 +103,7 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
     use: int
     since: float
     name: str
+    part: Part = Part.HANDLER
 
 
 class SlotTable:
@@ -124,6 +134,7 @@ class SlotTable:
         self._floats[(start + _LIMIT) // 8] = 0.0
         self._floats[(start + _SINCE) // 8] = 0.0
         self._memory[start + _ORDER] = 0
+        self._memory[start + _PART] = Part.HANDLER
         self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1
         self._memory[start] = SlotState.WAITING
 
@@ -136,6 +147,10 @@ class SlotTable:
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         self._floats[(start + _SINCE) // 8] = since
         self._memory[start] = SlotState.RUNNING
+
+    def mark_part(self, slot: int, part: Part) -> None:
+        """Record which code of the application may run next for a job."""
+        self._memory[_FIRST_SLOT + slot * _SLOT_SIZE + _PART] = part
 
     def free(self, slots: Sequence[int]) -> None:
         """Mark slots as free."""
@@ -261,9 +276,10 @@ class SlotTable:
         is_cancelled = self._memory[start + _ORDER] == use
         since = self._floats[(start + _SINCE) // 8]
         name = self._memory[start + _NAME : start + _NAME + _NAME_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
+        part = Part(self._memory[start + _PART])
         if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
             return None
         held = DeliveryRef(
             self.queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()
         )
-        return SlotView(number, SlotState(state), held, limit, is_cancelled, use, since, name)
+        return SlotView(number, SlotState(state), held, limit, is_cancelled, use, since, name, part)

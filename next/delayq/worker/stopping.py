@@ -19,7 +19,7 @@ from typing import Final
 from delayq.core.exit_codes import ExitCode
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.options import WorkerOptions
-from delayq.worker.shared_memory import Stop
+from delayq.worker.shared_memory import SlotState, Stop
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -86,7 +86,7 @@ class Stopping:
         if self._end_at is None:
             why = self._why_stop(children, now)
             if why:
-                self.begin(why)
+                self.begin(why, children)
         if self._end_at is None:
             return
         for child in children:
@@ -98,23 +98,24 @@ class Stopping:
             if now >= self._end_at:
                 child.kill(Ending.SHUTDOWN, set())
 
-    def begin(self, why: str) -> None:
+    def begin(self, why: str, children: Sequence[ChildProcess]) -> None:
         """Begin the shutdown, unless it has begun. `why` is the cause, for the log."""
         if self._end_at is None:
-            logger.info("the worker is shutting down: %s; running jobs have %g s to finish", why, self._options.grace)
+            limit = f"running jobs have {self._options.grace:g} s to finish"
+            logger.info("the worker is shutting down: %s; %s", why, limit if _runs_job(children) else "no job runs")
             self._end_at = self._clock() + self._options.grace
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, why: str, children: Sequence[ChildProcess]) -> None:
         """Begin the shutdown because the worker cannot work with its settings. The exit code is then 2."""
         if self._end_at is None:
             self.code = ExitCode.WRONG_USE
-        self.begin(why)
+        self.begin(why, children)
 
     def _on_stop_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
         now = self._clock()
         if self._first_signal is None:
             self._first_signal = (number, now)
-            self.begin(signal.Signals(number).name)
+            self.begin(signal.Signals(number).name, children)
         elif number == self._first_signal[0] and now - self._first_signal[1] >= SECOND_SIGNAL_AFTER:
             logger.warning("the worker exits now, because %s came again", signal.Signals(number).name)
             self._end_at = now
@@ -137,6 +138,11 @@ class Stopping:
         """Return words for the log if all workers were asked to restart after this worker started; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
         return "all workers were asked to restart" if latest > self._last_restart_ms else ""
+
+
+def _runs_job(children: Sequence[ChildProcess]) -> bool:
+    alive = [child for child in children if child.process_id is not None]
+    return any(view.state is SlotState.RUNNING for child in alive for view in child.slots.read())
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:

@@ -39,23 +39,32 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     backend.prepare()
 
     stopping = Stopping(options, last_restart_ms=keeper.restart_ms())
+    children = Children(
+        partial(run_child, backend=backend, defaults=defaults, options=options, registry=registry),
+        partial(SlotTable, keeper.queues()),
+        processes=options.processes,
+        max_jobs=options.max_jobs,
+        host=options.name,
+    )
     roles: list[Role] = [
         LeaseRenewal(keeper, lease=lease, give_up=stopping.give_up),
         Timeouts(is_single=options.is_single, grace=options.timeout_grace),
     ]
     workers = backend.worker_registry()
     if workers is not None:
-        roles.append(Heartbeat(workers, options.queues, now_ms=keeper.now_ms, host=options.name))
+        roles.append(
+            Heartbeat(
+                workers,
+                options.queues,
+                now_ms=keeper.now_ms,
+                host=options.name,
+                crashed=lambda: [] if stopping.is_stopping else children.crashed(),
+            )
+        )
     sidecar = partial(run_sidecar, backend, defaults, options.queues, lease)
     attempts = Attempts(registry, now_ms=keeper.now_ms, standard=default_policy(defaults))
     supervisor = Supervisor(
-        Children(
-            partial(run_child, backend=backend, defaults=defaults, options=options, registry=registry),
-            partial(SlotTable, keeper.queues()),
-            processes=options.processes,
-            max_jobs=options.max_jobs,
-            host=options.name,
-        ),
+        children,
         Sidecar(sidecar if options.with_loops and backend.has_loops else None),
         stopping,
         alive=roles,

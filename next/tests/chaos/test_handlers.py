@@ -145,8 +145,8 @@ class Run:
         again = [each for each in starts if len(each) > 1]
         charged = sum(each[-1].recoveries for each in starts)
         log = self.log.read_text()
-        deaths = len(re.findall("child process ended with", log))
-        kills = len(re.findall("child process was killed", log))
+        deaths = len(re.findall(r"child process \d+ ended with", log))
+        kills = len(re.findall(r"child process \d+ was killed", log))
         print(
             f"{self.executor}: {self.innocent} innocent jobs beside {len(self.cases)} others; {deaths} processes died, "
             f"{kills} were killed; of the innocent {len(again)} ran again, {charged} recoveries are charged"

@@ -5,6 +5,7 @@ Issue 3730 of tilecloud-chain: after `disable_existing_loggers`, the default, fa
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from typing import Any, Final
@@ -85,7 +86,7 @@ def test_an_application_that_logs_to_stderr_writes_our_lines_once(application: s
     ids=["no logging", "all disabled", "console has a filter", "delayq has no handler"],
 )
 def test_our_lines_reach_stderr_when_the_application_would_not_write_them(application: str) -> None:
-    own = [line.split(" ", 2)[2] for line in lines(application) if not line.startswith("APP")]
+    own = [without_pid(line) for line in lines(application) if not line.startswith("APP")]
     assert own == ["ERROR delayq.worker: job 1 failed", "ERROR delayq: the backend cannot be reached"]
 
 
@@ -112,8 +113,18 @@ def record(message: str, *args: Any, error: BaseException | None = None, **extra
 
 
 def text(*of: Any, **members: Any) -> str:
-    """Return a line without its time."""
-    return TextFormatter().format(record(*of, **members)).split(" ", 2)[2]
+    """Return a line without its time and process id."""
+    return without_pid(TextFormatter().format(record(*of, **members)))
+
+
+def without_pid(line: str) -> str:
+    return re.sub(r"\[[0-9]+\]", "", line.split(" ", 2)[2], count=1)
+
+
+def test_a_line_has_the_id_of_the_process_that_wrote_it() -> None:
+    line = TextFormatter().format(record("failed", process=4711))
+    assert line.endswith(" ERROR delayq.worker[4711]: failed")
+    assert json.loads(JsonFormatter().format(record("failed", process=4711)))["pid"] == 4711
 
 
 def raised(message: str) -> ValueError:

@@ -58,22 +58,28 @@ def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:
     assert found == {"name": "w", **ABOUT, "started": "2026-11-27T14:48:20.508Z", "running": [running]}
     (_, row, job) = run("workers").stdout.splitlines()
     assert row.split() == ["shop-1", "42", "working", "1", "7", "2026-11-27T14:48:20.508Z", "orders,mail"]
-    assert re.fullmatch(r"  order-42  order\.close  running for [0-9dhms]+", job)
+    assert re.fullmatch(r"  running for [0-9dhms]+  order\.close  order-42", job)
+
+
+def test_a_crashed_child_is_listed_without_a_process_id(run: Run, url: str, server: redis.Redis) -> None:
+    announce(url, w={**ABOUT, "pid": None, "state": "crashed", "held": 0, "running": [], "runs": 0})
+    assert run("workers").stdout.splitlines()[1].split()[:3] == ["shop-1", "crashed", "0"]
+    assert (answer(run, "workers")["pid"], answer(run, "workers")["state"]) == (None, "crashed")
 
 
 def test_running_jobs_stand_below_their_child(run: Run, url: str, server: redis.Redis) -> None:
     now_ms = time.time_ns() // 1_000_000
     long, short = (
         {"id": id, "name": name, "queue": "orders", "started_ms": now_ms - ago_ms}
-        for id, name, ago_ms in (("order-42", "order.close", 3 * 3_600_000 + 600_500), ("7", "mail\x1b", 90_500))
+        for id, name, ago_ms in (("9" * 250, "order.close", 3 * 3_600_000 + 600_500), ("7", "mail\x1b", 90_500))
     )
     idle = {**ABOUT, "pid": 43, "state": "idle", "running": [], "runs": 0}
     announce(url, a={**ABOUT, "running": [long, short], "runs": 14}, b=idle)
     assert run("workers").stdout == (
         "HOST    PID  STATE    RUNS  DONE  SINCE                     QUEUES\n"
         "shop-1   42  working    14     7  2026-11-27T14:48:20.508Z  orders,mail\n"
-        "  order-42  order.close  running for 3h10m\n"
-        "  7         mail\\x1b     running for 1m30s\n"
+        f"  running for 3h10m  order.close  {'9' * 250}\n"
+        "  running for 1m30s  mail\\x1b     7\n"
         "  … and 12 more\n"
         "shop-1   43  idle        0     7  2026-11-27T14:48:20.508Z  orders,mail\n"
     )
@@ -100,7 +106,7 @@ def test_a_clock_that_is_behind_shows_no_negative_runtime(run: Run, url: str, se
     ahead = {**ABOUT["running"][0], "started_ms": time.time_ns() // 1_000_000 + 60_000}
     announce(url, w={**ABOUT, "running": [ahead]})
     assert answer(run, "workers")["running"][0]["runtime_ms"] == 0
-    assert run("workers").stdout.splitlines()[2] == "  order-42  order.close  running for 0s"
+    assert run("workers").stdout.splitlines()[2] == "  running for 0s  order.close  order-42"
 
 
 def test_restart_asks_all_workers(run: Run, client: DelayQ) -> None:

@@ -87,6 +87,14 @@ def test_a_consumer_and_a_worker_share_the_jobs_of_all_producers(
     assert consumer.end() == 0
 
 
+def test_a_job_without_a_payload_is_done(form: str, start_consumer: Start, programs: Programs, q: DelayQ) -> None:
+    programs.start_delayq("move", DELAYQ_TIDY_EVERY="100ms")
+    q.schedule("order.close", None, id="close-42")
+    consumer = start_consumer()
+    wait_until(lambda: is_empty(q))
+    assert (consumer.lines, consumer.errors) == (["order.close close-42"], "")
+
+
 def test_a_long_job_keeps_its_lease(form: str, start_consumer: Start, programs: Programs, q: DelayQ) -> None:
     q.queue_set("orders", lease="900ms")
     programs.start_delayq("move", DELAYQ_LEASE="900ms", DELAYQ_TIDY_EVERY="100ms")
@@ -128,7 +136,8 @@ def test_a_job_that_raises_is_delivered_again_and_then_fails(
 ) -> None:
     q.queue_set("orders", lease="400ms")
     programs.start_delayq("move", DELAYQ_LEASE="400ms", DELAYQ_MAX_RECOVERIES="1")
-    q.schedule("order.close", None, id="close-42")
+    no_number = {"valueOf": None, "toString": None}  # both languages refuse to calculate with it
+    q.schedule("order.close", {"seconds": no_number}, id="close-42")
     consumer = start_consumer()
     wait_until(lambda: q.stats("orders")[0].failed == 1)
     assert len(consumer.errors.splitlines()) == 2

@@ -2,6 +2,7 @@
 
 import traceback
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -57,15 +58,31 @@ def test_a_log_line_has_the_last_frames_of_the_application(depth: int, frames: i
     assert (len(shown), shown[-1].name) == (frames, "raise_at")
 
 
+def raised_in(file: Path, program: str, **names: object) -> BaseException:
+    """Return the error of a program in a file, with a traceback that starts in this file."""
+    try:
+        exec(compile(program, str(file), "exec"), names)
+    except ValueError as error:
+        assert error.__traceback__ is not None
+        return error.with_traceback(error.__traceback__.tb_next)
+    raise AssertionError
+
+
+OWN_FILE: Final = Path(failures.__file__)
+
+
 def test_an_error_of_delayq_itself_has_no_frames_of_the_application() -> None:
     assert failures.application_frames(ValueError("never raised")) is None
-    error = raised(ValueError("x"))
-    code = compile("raise error", str(Path(failures.__file__)), "exec")
-    try:
-        exec(code, {"error": error.with_traceback(None)})
-    except ValueError as own:
-        assert own.__traceback__ is not None
-        assert failures.application_frames(own.with_traceback(own.__traceback__.tb_next)) is None
+    assert failures.application_frames(raised_in(OWN_FILE, "raise ValueError")) is None
+
+
+def test_a_recorded_traceback_begins_with_the_application_unless_all_frames_are_those_of_delayq() -> None:
+    handler_failed = raised_in(OWN_FILE, "fail(ValueError(), 0)", fail=raise_at)
+    trace = failures.describe(handler_failed).traceback
+    assert (str(OWN_FILE) in trace, trace.count("in raise_at")) == (False, 1)
+    assert str(OWN_FILE) in failures.describe(raised_in(OWN_FILE, "raise ValueError")).traceback
+    neighbour = OWN_FILE.parents[2] / "delayq_shop" / "jobs.py"
+    assert str(neighbour) in failures.describe(raised_in(neighbour, "fail(ValueError(), 0)", fail=raise_at)).traceback
 
 
 def test_a_message_that_cannot_be_made_is_named() -> None:

@@ -77,6 +77,7 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("ready", {"workers": [WorkerInfo("w", ["mail"], {"state": "working"})]}, ["no-worker", "ready"]),
         ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "idle"})]}, ["ready"]),
         ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "paused"})]}, ["workers-idle", "ready"]),
+        ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "crashed"})]}, ["workers-crashed", "ready"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000}, ["running"]),
         ("reserved", {"consumer": "w", "idle_ms": 40_000}, ["lease-silent"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000, "cancel_asked_ms": NOW}, ["running", "stopping"]),

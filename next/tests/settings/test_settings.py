@@ -7,8 +7,9 @@ import pytest
 from delayq import AsyncDelayQ, DelayQ
 from delayq.core.backoff import DEFAULT, Steps
 from delayq.core.errors import ConfigError, InvalidInput
-from delayq.core.options import Durability, Options
+from delayq.core.options import GRACE_MS, TIMEOUT_GRACE_MS, Durability, Options
 from delayq.settings.model import Settings, load_settings
+from delayq.worker.options import WorkerOptions
 
 SECRET = "redis://:s3cret@host:6379/0"
 
@@ -24,6 +25,12 @@ def test_without_any_setting_the_defaults_hold() -> None:
     assert settings.options() == Options()
     assert (settings.prefix, settings.url, settings.app) == ("delayq", None, "")
     assert settings.options().backoff == DEFAULT
+
+
+def test_the_grace_periods_have_one_default_for_settings_and_workers() -> None:
+    settings, worker = load_settings(), WorkerOptions()
+    assert (settings.grace, settings.timeout_grace) == (GRACE_MS, TIMEOUT_GRACE_MS)
+    assert (worker.grace * 1000, worker.timeout_grace * 1000) == (GRACE_MS, TIMEOUT_GRACE_MS)
 
 
 def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from redis.crc import key_slot
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSearch, JobSpec
-from delayq.core.errors import CallRefused, ConfigError
+from delayq.core.errors import CallRefused, ConfigError, NodeUnavailable
 from delayq.core.shards import shard_names
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
@@ -120,12 +120,13 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
         replica = next(server for server in group.servers if is_replica_of(server, owner))
         with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
             assert client.schedule("n", queue=other, delay="1h").outcome == "created"
-            with pytest.raises(BackendUnavailable, match=r"did not reply|cannot be reached"):
+            with pytest.raises(NodeUnavailable, match=r"did not reply|cannot be reached") as failed:
                 client.get("x", queue="q1")
             page = client.search(JobSearch(queues=["q1", other]))
-            assert {job.queue for job in page.jobs} == {other}
-            (error,) = page.errors.values()
-            assert error.message.startswith("The search is incomplete, because the queue 'q1' could not be read. Redis")
+        assert failed.value.node.endswith(f":{owner.port}")
+        assert {job.queue for job in page.jobs} == {other}
+        (error,) = page.errors.values()
+        assert error.message.startswith("The search is incomplete, because the queue 'q1' could not be read. Redis")
 
 
 def is_replica_of(server: Server, owner: Server) -> bool:

@@ -12,7 +12,7 @@ from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
 from delayq.worker.in_flight import InFlight
 from delayq.worker.runners.job_runner import JobRunner
-from delayq.worker.shared_memory import SlotTable
+from delayq.worker.shared_memory import Part, SlotTable
 from tests.support.fakes import delivery
 from tests.support.waiting import wait_until
 
@@ -118,6 +118,14 @@ def test_a_backoff_function_that_exits_is_replaced(runs: Runs) -> None:
         assert b"the error of the handler" in settlement.failure
         assert b"The backoff function of the job failed too (SystemExit(3))" in settlement.failure
     assert isinstance(runs.settle("returns"), Acked)
+
+
+def test_the_slot_shows_which_code_may_hang_after_the_handler(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[Part] = []
+    monkeypatch.setattr(runs.in_flight.slots, "mark_part", lambda slot, part: marked.append(part))
+    for name in ("returns", "backoff", "exits"):
+        runs.settle(name)
+    assert marked == [Part.BACKOFF, Part.BACKOFF, Part.HOOK]
 
 
 def test_a_result_that_exits_while_it_is_encoded_is_an_error_of_the_job(runs: Runs) -> None:

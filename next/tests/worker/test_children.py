@@ -56,6 +56,20 @@ def test_children_that_die_early_are_replaced_later_and_later(forks: list[str]) 
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
+def test_a_child_is_crashed_from_its_death_until_its_replacement_starts(forks: list[str]) -> None:
+    clock = FakeClock()
+    children = children_of(clock)
+    assert children.crashed() == []  # it has never run
+    children.spawn()
+    assert children.crashed() == []
+    children.ended(PID, CRASHED)
+    assert children.crashed() == children.all
+    children.all[0].is_settled = True
+    clock.now += 1
+    children.spawn()
+    assert children.crashed() == []
+
+
 @pytest.mark.parametrize("reason", ["it ended in good order", "it lived long", "it finished a job"])
 def test_a_child_that_did_something_ends_the_slow_replacement(forks: list[str], reason: str) -> None:
     clock = FakeClock()

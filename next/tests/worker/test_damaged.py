@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from delayq.backends.values import Acked, Delivery, SettleAnswer, Settlement
-from delayq.core.errors import CallRefused
+from delayq.core.errors import CallRefused, NodeUnavailable
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -69,12 +69,70 @@ def test_the_trouble_of_a_queue_is_told_once_in_five_seconds(caplog: pytest.LogC
     ]
 
 
+def test_the_end_of_an_error_is_told_when_the_queue_has_worked_for_five_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for _ in range(3):
+        resting.values(["damaged"], [CallRefused("WRONGTYPE")])
+        clock.now += 2
+        resting.values(["damaged", "orders"], ["a successful call of another kind", "an answer"])
+    clock.now += 3
+    for _ in range(2):
+        resting.values(["damaged", "orders"], ["an answer", "an answer"])
+    resting.rest("damaged", CallRefused("WRONGTYPE"))
+    assert caplog.messages == [
+        "queue damaged failed; next try in 1 s: WRONGTYPE",
+        "this error has ended: queue damaged failed",
+        "queue damaged failed; next try in 1 s: WRONGTYPE",
+    ]
+
+
+def test_a_node_that_fails_is_told_once_for_all_its_queues(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for queue, node in (("a", "10.0.0.1:7000"), ("b", "10.0.0.1:7000"), ("c", "10.0.0.2:7000")):
+        error = NodeUnavailable("no answer")
+        error.node = node
+        resting.rest(queue, error)
+    clock.now += 6
+    resting.worked(["a", "b"])
+    assert caplog.messages == [
+        "node 10.0.0.1:7000 failed; next try in 1 s: no answer",
+        "node 10.0.0.2:7000 failed; next try in 1 s: no answer",
+        "this error has ended: node 10.0.0.1:7000 failed",
+    ]
+
+
 def test_a_damaged_queue_is_left_alone_for_a_second(consumer: RedisConsumer, server: redis.Redis) -> None:
     exchange(consumer)
     refusals = server.info("errorstats")["errorstat_WRONGTYPE"]
     for _ in range(3):
         exchange(consumer, Acked("damaged", "other", "1-0"))
     assert server.info("errorstats")["errorstat_WRONGTYPE"] == refusals
+
+
+def test_a_group_that_the_server_refused_to_create_is_created_later(
+    consumer: RedisConsumer, server: redis.Redis, queue: QueueOnServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker with --no-mover has no janitor that would create the group."""
+    stream = consumer._keys.of_queue("damaged", "stream")
+    server.delete(stream)
+    server.execute_command("ACL", "SETUSER", "default", "-xgroup")
+    try:
+        consumer.open()
+        consumer._resting = RestingQueues()
+        exchange(consumer)
+    finally:
+        server.execute_command("ACL", "SETUSER", "default", "+@all")
+    consumer._resting = RestingQueues()
+    exchange(consumer)
+    assert [group["name"] for group in server.xinfo_groups(stream)] == ["delayq"]
+    assert "refused tidy in the queue damaged" in caplog.messages[-1]
+    assert "NOGROUP" not in caplog.text
 
 
 def test_the_other_queue_is_renewed_and_settled_after_a_death(

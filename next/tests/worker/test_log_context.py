@@ -186,6 +186,10 @@ def _snooze() -> None:
     raise Snooze("90s")
 
 
+def _snooze_for_a_reason() -> None:
+    raise Snooze("90s", reason="the warehouse is closed")
+
+
 def _fail() -> None:
     raise ValueError("no")
 
@@ -209,10 +213,11 @@ def _lines(records: Records) -> list[dict[str, Any]]:
         (lambda: None, "done"),
         (_discard, "done"),
         (_snooze, "released, runs again in 1m30s"),
+        (_snooze_for_a_reason, "released, runs again in 1m30s: the warehouse is closed"),
         (_fail, "released, runs again in 10s"),
         (_fail_for_good, "failed"),
     ],
-    ids=["done", "discarded", "snoozed", "retried", "failed"],
+    ids=["done", "discarded", "snoozed", "snoozed for a reason", "retried", "failed"],
 )
 def test_each_attempt_is_one_line(
     end: Callable[[], None], outcome: str, handler: Callable[..., Any], threads: int, records: Records

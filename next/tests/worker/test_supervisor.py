@@ -89,7 +89,7 @@ def test_at_the_end_of_the_grace_period_only_the_kills_are_left(monkeypatch: pyt
     killed: list[object] = []
     monkeypatch.setattr(children_module, "send", lambda process_id, number: killed.append(process_id))
     role, ended, stopping = FakeRole(True), FakeRole(True), Stopping(WorkerOptions(grace=0))
-    stopping.begin("TERM")
+    stopping.begin("TERM", [])
     Supervisor(children, Sidecar(None), stopping, alive=[role], ended=ended).turn()
     assert (role._answers, ended._answers) == ([True], [True])
     assert killed

@@ -23,7 +23,7 @@ from delayq.worker.crash_recovery import CrashRecovery
 from delayq.worker.heartbeat import Heartbeat
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.options import WorkerOptions
-from delayq.worker.shared_memory import SlotState, SlotTable, Stop
+from delayq.worker.shared_memory import Part, SlotState, SlotTable, Stop
 from delayq.worker.stopping import Stopping
 from delayq.worker.timeouts import Timeouts
 from tests.support.fakes import FakeClock, FakeKeeper, delivery
@@ -287,6 +287,40 @@ def test_the_supervisor_calls_no_backoff_function(child: ChildUnderTest, ends: s
     assert (settled.delay_ms, called) == (7_000, [])
 
 
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        (Part.HANDLER, "The job did not stop"),
+        (Part.BACKOFF, "The backoff function wait_for_warehouse of the job did not return"),
+        (Part.HOOK, "The hook `failed` of the job did not return"),
+    ],
+)
+def test_a_timeout_names_the_code_that_hung_after_the_handler(
+    child: ChildUnderTest, monkeypatch: pytest.MonkeyPatch, part: Part, named: str
+) -> None:
+    registry = Registry()
+
+    def wait_for_warehouse(attempt: int, error: Exception) -> str:
+        raise AssertionError
+
+    wait_for_warehouse.__qualname__ = "wait_for_warehouse"
+
+    @job("ok", backoff=wait_for_warehouse, registry=registry)
+    def ok() -> None:
+        pass
+
+    monkeypatch.setattr(registry.get("ok"), "has_failed_hook", True)
+    held = child.hold(SlotState.RUNNING)
+    child.slots.mark_part(0, part)
+    child.die(Ending.TIMEOUT, held[0])
+    keeper = FakeKeeper(*held)
+    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
+    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
+    (settled,) = keeper.decided
+    assert isinstance(settled, Released)
+    assert named in settled.failure.decode()
+
+
 def test_a_job_that_fails_because_its_processes_vanished_is_told(
     child: ChildUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,6 +401,23 @@ def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None
 
 
 @pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ((SlotState.RUNNING,), "running jobs have 20 s to finish"),
+        ((SlotState.WAITING, SlotState.DONE), "no job runs"),
+        ((), "no job runs"),
+    ],
+)
+def test_the_grace_period_is_told_only_if_a_job_runs(
+    child: ChildUnderTest, caplog: pytest.LogCaptureFixture, states: tuple[SlotState, ...], said: str
+) -> None:
+    caplog.set_level("INFO")
+    child.hold(*states)
+    Stopping(WorkerOptions(grace=20), clock=child.clock).on_signal(signal.SIGTERM, [child.process])
+    assert caplog.messages == [f"the worker is shutting down: SIGTERM; {said}"]
+
+
+@pytest.mark.parametrize(
     ("second", "after", "code"),
     [
         (signal.SIGTERM, 3, ExitCode.INTERRUPTED),
@@ -432,7 +483,8 @@ class FakeRegistry:
         self.documents = dict(documents)
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        pass
+        for name in names:
+            self.documents.pop(name)
 
 
 def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: ChildUnderTest) -> None:
@@ -444,6 +496,25 @@ def test_a_pause_is_announced_at_once_and_all_else_every_ten_seconds(child: Chil
     child.slots.set_paused(True)
     announcing.step([child.process], child.clock())
     assert registry.announced == ["idle", "idle", "paused"]
+
+
+def test_a_crashed_child_stays_on_the_list_until_its_replacement_starts(child: ChildUnderTest) -> None:
+    registry, crashed = FakeRegistry(), [child.process]
+    announcing = Heartbeat(registry, ["q"], now_ms=lambda: NOW_MS, crashed=lambda: crashed, clock=child.clock)
+    child.hold(SlotState.RUNNING)
+    child.die()
+    announcing.step([], child.clock())
+    ((name, about),) = registry.documents.items()
+    assert (name, about["state"], about["pid"], about["held"], about["running"]) == (
+        child.process.consumer,
+        "crashed",
+        None,
+        0,
+        [],
+    )
+    crashed.clear()
+    announcing.step([], child.clock())
+    assert registry.documents == {}
 
 
 NOW_MS = 1_800_000_000_000

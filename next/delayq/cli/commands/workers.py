@@ -99,21 +99,22 @@ def _row(worker: WorkerInfo) -> tuple[object, ...]:
     about = worker.about
     since = about.get("started_ms")
     started = format_instant(since) if isinstance(since, int | float) else ""
-    told = [about.get(member, "") for member in ("host", "pid", "state", "runs", "done")]
-    return (*told, started, ",".join(worker.queues))
+    told = [about.get(member) for member in ("host", "pid", "state", "runs", "done")]
+    return (*("" if value is None else value for value in told), started, ",".join(worker.queues))
 
 
 def _lines_of_jobs(workers: Sequence[WorkerInfo], now_ms: int) -> list[list[str]]:
     """Return a line for each running job of each child, with the columns aligned over all children.
 
-    Other releases may announce other values, so each value is checked.
+    The id is the last column, so that a long id does not widen other lines. Other releases may announce other values,
+    so each value is checked.
     """
     jobs = [[_cells(job, now_ms) for job in _dicts(worker.about.get("running"))] for worker in workers]
     flat = [job for of_child in jobs for job in of_child]
     widths = [max((len(job[column]) for job in flat), default=0) for column in range(2)]
     lines = []
     for worker, of_child in zip(workers, jobs, strict=True):
-        below = [f"{id:<{widths[0]}}  {name:<{widths[1]}}  {runtime}".rstrip() for id, name, runtime in of_child]
+        below = [f"{runtime:<{widths[0]}}  {name:<{widths[1]}}  {id}".strip() for runtime, name, id in of_child]
         runs = worker.about.get("runs")
         if isinstance(runs, int) and runs > len(of_child) > 0:
             below.append(f"… and {runs - len(of_child):,} more")
@@ -124,7 +125,7 @@ def _lines_of_jobs(workers: Sequence[WorkerInfo], now_ms: int) -> list[list[str]
 def _cells(job: dict[str, Any], now_ms: int) -> tuple[str, str, str]:
     since = job.get("started_ms")
     runtime = f"running for {rough_duration(max(now_ms - since, 0))}" if isinstance(since, int) else ""
-    return printable(str(job.get("id", ""))), printable(str(job.get("name") or "")), runtime
+    return runtime, printable(str(job.get("name") or "")), printable(str(job.get("id", "")))
 
 
 def _dicts(found: object) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ class ControlWaitShape(ControlShape):
     running: list[JobIdShape]
 
 
-ChildState = Literal["idle", "working", "paused", "leaving"]
+ChildState = Literal["idle", "working", "paused", "leaving", "crashed"]
 
 
 class _AnnouncedJob(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class _Announced(msgspec.Struct, frozen=True):
     name: str
     queues: list[str]
     host: str
-    pid: int
+    pid: int | None
     supervisor: int
     started_ms: int
     state: ChildState
@@ -106,6 +106,7 @@ class RunningJobShape:
 class WorkerShape:
     """One child process of a worker, as `delayq workers` prints it.
 
+    `pid`: the process id; null if the process crashed and its replacement has not started.
     `supervisor`: the process id of the parent. `state`: 'idle' if no job is running and the child may start jobs.
     `done`: jobs finished since the child started. `held`: jobs that the child has now. `runs`: how many of these are
     running. `running`: up to ten running jobs, the longest-running first.
@@ -114,7 +115,7 @@ class WorkerShape:
     name: str
     queues: list[str]
     host: str
-    pid: int
+    pid: int | None
     supervisor: int
     started_ms: int
     started: str

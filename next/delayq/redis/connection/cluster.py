@@ -144,6 +144,7 @@ class ClusterExecutor(Executor):
         """Read the replies of all parts, and send calls again while this is safe and may help."""
         outcomes: list[Any] = [None] * len(calls)
         unsure: dict[int, BackendError] = {}
+        nodes: dict[int, str] = {}
         pause = FIRST_PAUSE
         while True:
             for part in parts:
@@ -151,6 +152,7 @@ class ClusterExecutor(Executor):
                 for position, answer in zip(part.positions, answers, strict=True):
                     if position is not None:
                         outcomes[position] = answer
+                        nodes[position] = part.node
                         if isinstance(answer, OutcomeUnknown):
                             unsure[position] = answer
             again = _to_repeat(calls, outcomes)
@@ -165,7 +167,7 @@ class ClusterExecutor(Executor):
                 parts = await self._send_again(calls, outcomes, again)
             except BackendUnavailable:
                 break  # no node answers
-        return [_of_node(outcome, unsure.get(position)) for position, outcome in enumerate(outcomes)]
+        return [_of_node(outcome, unsure.get(position), nodes[position]) for position, outcome in enumerate(outcomes)]
 
     async def _finish_part(self, part: Part, block: float) -> Sequence[Any]:
         """Return the outcomes of a part. If the node did not answer, all of them are the same error."""
@@ -238,11 +240,17 @@ def _with_text(call: Call[T]) -> Call[T]:
     return Call(call.words_with_text(), call.parse, call.repeatable, reads_only=call.reads_only)
 
 
-def _of_node(outcome: Any, unsure: BackendError | None) -> Any:
+def _of_node(outcome: Any, unsure: BackendError | None, node: str) -> Any:
     """Return a value as it is, and an error of a node as a NodeError. `unsure`: an earlier error without an answer."""
     if not isinstance(outcome, BackendError):
         return outcome
-    error = unsure or outcome
+    error = _node_error(unsure or outcome)
+    if isinstance(error, NodeError):
+        error.node = node
+    return error
+
+
+def _node_error(error: BackendError) -> BackendError:
     if isinstance(error, NodeError):
         return error
     if isinstance(error, OutcomeUnknown):

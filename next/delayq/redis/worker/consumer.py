@@ -33,7 +33,7 @@ from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
 from delayq.redis.server_clock import ServerClock
 from delayq.redis.worker.grouping import by_queue, cut
-from delayq.redis.worker.opening import open_queues
+from delayq.redis.worker.opening import create_missing, open_queues
 from delayq.redis.worker.pending import read_all_pending
 from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
@@ -204,6 +204,7 @@ class RedisConsumer:
         self._keep_state(state)
         if isinstance(outcome, BackendError):
             return self._take(queues, 1)  # one by one, because the error does not name the queue
+        self._resting.worked(queues)
         return self._without_paused(outcome)
 
     def _poll(self, queues: Sequence[str], timeout: float) -> list[Delivery]:
@@ -301,7 +302,18 @@ class RedisConsumer:
 
     def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
         """Return the new jobs from the outcomes of reads, without jobs of paused queues. Refusing queues rest."""
-        return self._without_paused([job for jobs in self._resting.values(queues, outcomes) for job in jobs])
+        known = [self._create_if_missing(queue, outcome) for queue, outcome in zip(queues, outcomes, strict=True)]
+        return self._without_paused([job for jobs in self._resting.values(queues, known) for job in jobs])
+
+    def _create_if_missing(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery] | BackendError:
+        """If a queue has no consumer group, create the group, and return no jobs, or the error that prevents this.
+
+        A server that refuses writes when a worker starts does not create the group. Without a mover, nobody else does.
+        """
+        if not (isinstance(outcome, CallRefused) and "NOGROUP" in outcome.message):
+            return outcome
+        (created,) = create_missing(self._executor, self._keys, [queue], self._options)
+        return created if isinstance(created, BackendError) else []
 
     def _without_paused(self, taken: list[Delivery]) -> list[Delivery]:
         """Hand back jobs whose queue is paused by the latest switches, and return the others."""

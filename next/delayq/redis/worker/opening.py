@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from delayq.core.errors import BackendError
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
 from delayq.redis.calls import delivery, upkeep
@@ -11,6 +12,18 @@ from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.redis.repair import warn_of_repair
 from delayq.redis.server_clock import ServerClock
+
+
+def create_missing(
+    executor: Executor, keys: Keys, queues: Sequence[str], options: Options
+) -> list[upkeep.Tidied | BackendError]:
+    """Create missing parts of the queues, and return the outcome for each queue. A repair is logged."""
+    tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
+    outcomes = drive(executor.run_all(tidy))
+    for queue, tidied in zip(queues, outcomes, strict=True):
+        if isinstance(tidied, upkeep.Tidied):
+            warn_of_repair(queue, tidied, {})
+    return outcomes
 
 
 def open_queues(
@@ -29,12 +42,7 @@ def open_queues(
     seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable or
     OutcomeUnknown if Redis does not answer.
     """
-    tidy = [upkeep.tidy(keys, queue, lease_ms=options.lease_ms) for queue in queues]
-    outcomes = drive(executor.run_all(tidy))
-    resting.values(queues, outcomes)
-    for queue, tidied in zip(queues, outcomes, strict=True):
-        if isinstance(tidied, upkeep.Tidied):
-            warn_of_repair(queue, tidied, {})
+    resting.values(queues, create_missing(executor, keys, queues, options))
     awake = resting.awake(queues)
     renew = [delivery.renew(keys, queue, consumer, []) for queue in awake]
     renewed = resting.values(awake, drive(executor.run_all(renew)))

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final
 
 from delayq.core.control_flow import JobInterrupted
-from delayq.core.outcome import Outcome
+from delayq.core.outcome import GiveUp, Outcome
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
@@ -18,6 +18,7 @@ from delayq.worker.runners.event_loop import EventLoopRunner
 from delayq.worker.runners.inline import InlineRunner
 from delayq.worker.runners.runner import Runner
 from delayq.worker.runners.threads import ThreadRunner
+from delayq.worker.shared_memory import Part
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -110,7 +111,7 @@ class JobRunner:
         self._note_end(error)
         outcome: Outcome | None = None
         try:
-            outcome = self._attempts.decide(attempt, error)
+            outcome = self._decide(job, attempt, error)
             if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
                 attempt.context.run(asyncio.run, as_coroutine(hook))
             settlement = self._attempts.settle(attempt, outcome, result)
@@ -118,7 +119,17 @@ class JobRunner:
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
         self._in_flight.finish(job, settlement)
         if self._log_jobs:
-            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
+            self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
+
+    def _decide(self, job: JobInFlight, attempt: Attempt, error: BaseException | None) -> Outcome:
+        """Decide the outcome. The slot shows the code that may hang meanwhile, and after this call."""
+        slots = self._in_flight.slots
+        if error is not None:
+            slots.mark_part(job.slot, Part.BACKOFF)
+        outcome = self._attempts.decide(attempt, error)
+        if isinstance(outcome, GiveUp):
+            slots.mark_part(job.slot, Part.HOOK)
+        return outcome
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -137,7 +148,7 @@ class JobRunner:
         self._note_end(error)
         outcome: Outcome | None = None
         try:
-            outcome = self._attempts.decide(attempt, error)
+            outcome = self._decide(job, attempt, error)
             if hook := self._attempts.call_failed_hook(attempt, outcome):
                 await hook
             settlement = self._attempts.settle(attempt, outcome, result)
@@ -147,7 +158,7 @@ class JobRunner:
         self._in_flight.finish(job, settlement)
         self._has_ended.set()
         if self._log_jobs:
-            self._attempts.log_end(attempt, settlement, self._in_flight.runtime(job))
+            self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
 
     def _become_copy(self) -> None:
         self._is_copy = True
