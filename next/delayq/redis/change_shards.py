@@ -4,9 +4,11 @@
 2. Mark all shards with the old number plus CHANGING. From now on no client can store a job, because no client has this
    number. A shard that received a job after step 1 refuses the mark.
 3. Look again. If a job arrived meanwhile, give all shards the old number again, and refuse the change.
-4. Give all shards the new number. The first shard comes last, because clients read the number there.
+4. Give all shards the new number. The first shard comes first, because clients read the number there: no shard accepts
+   a job by a number that clients cannot read yet.
 
-If a change is interrupted, clients wait for its end and report it, and nothing is lost. Another change completes it.
+If a change is interrupted, producers wait for its end and then report it, and nothing is lost. The same change, made
+again, completes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,25 +27,33 @@ async def change_shards(session: Session, queue: str, count: int) -> None:
     """Give a queue without jobs a number of shards. Raises QueueInUse with the numbers of jobs if it has jobs."""
     old = len(await session.shards.read(queue))
     shards = shard_names(queue, max(old, count))
+    if count == old:  # completes a change that was interrupted after the first shard, and one that goes back
+        await _give_first(session, queue, shards, count)
+        return
     must_be_empty(queue, await read_holds(session, shards))
-    lease_ms = (await session.executor.run(stats(session.keys, queue))).lease_ms or session.options.lease_ms
     try:
-        is_marked = await _give(session, shards, CHANGING + old, lease_ms=lease_ms)
+        is_marked = await _give(session, queue, shards, CHANGING + old)
         holds = await read_holds(session, shards)
     except BackendError:
-        await _give(session, shards, old, lease_ms=lease_ms)
+        await _give_first(session, queue, shards, old)
         raise
     if not is_marked or any(holds.values()):
-        await _give(session, shards, old, lease_ms=lease_ms)
+        await _give_first(session, queue, shards, old)
         must_be_empty(queue, holds)
         raise QueueInUse(f"The queue {queue!r} received a job during the change.", hint="Try again.")
-    await _give(session, shards[1:], count, lease_ms=lease_ms)
-    await _give(session, shards[:1], count, lease_ms=lease_ms)
+    await _give_first(session, queue, shards, count)
+
+
+async def _give_first(session: Session, queue: str, shards: Sequence[str], number: int) -> None:
+    """Store a number in the first shard, and then in the others."""
+    await _give(session, queue, shards[:1], number)
     await session.shards.read(queue)
+    await _give(session, queue, shards[1:], number)
 
 
-async def _give(session: Session, shards: Sequence[str], number: int, *, lease_ms: int) -> bool:
-    """Store a number in `meta` of shards. Return False if a shard refused it, because it has a job."""
+async def _give(session: Session, queue: str, shards: Sequence[str], number: int) -> bool:
+    """Store a number and the lease of the queue in shards. Return False if a shard refused it, because it has a job."""
+    lease_ms = (await session.executor.run(stats(session.keys, queue))).lease_ms or session.options.lease_ms
     configure = [
         calls.configure(session.keys, shard, default_lease_ms=lease_ms, lease_ms=lease_ms, shards=number)
         for shard in shards

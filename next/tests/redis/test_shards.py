@@ -134,17 +134,28 @@ def test_a_job_that_arrives_during_a_change(
 
     give = change_shards._give
 
-    async def give_late(session: Any, shards: Any, number: int, *, lease_ms: int) -> bool:
+    async def give_late(session: Any, queue: str, shards: Any, number: int) -> bool:
         if number > CHANGING:
             with DelayQ(url) as other:
                 other.schedule("n", id="late", queue="orders", delay="1h")
-        return await give(session, shards, number, lease_ms=lease_ms)
+        return await give(session, queue, shards, number)
 
     monkeypatch.setattr(change_shards, "_give", give_late)
     with pytest.raises(QueueInUse, match=r"1 scheduled"):
         client.queue_set("orders", shards=8)
     assert {server.hget(f"delayq:{{{name}}}:meta", "shards") for name in shard_names("orders", 8)} == {"4"}
     assert client.cancel("late", queue="orders") == "cancelled"
+
+
+def test_a_change_that_was_interrupted_after_the_first_shard(client: DelayQ, server: redis.Redis) -> None:
+    """No shard but the first takes jobs, and the same change completes it although there are jobs."""
+    for name in shard_names("orders", 8):
+        server.hset(f"delayq:{{{name}}}:meta", "shards", CHANGING + 4)
+    server.hset("delayq:{orders}:meta", "shards", 8)
+    assert client.schedule("n", id="order-15", queue="orders", delay="1h").outcome == "created"
+    assert client.queue_set("orders", shards=8).shards == 8
+    assert client.schedule("n", id="order-1", queue="orders", delay="1h").outcome == "created"
+    assert list(ids_in(server)) == ["orders", "orders#7"]
 
 
 def test_changes_beside_producers_and_cancels(url: str, server: redis.Redis) -> None:
