@@ -84,8 +84,12 @@ if state ~= 'ready' and state ~= 'reserved' then
     rank = newest == 1 and redis.call('ZCARD', set) - before or before + found
   end
   while true do
-    local command = newest == 1 and 'ZREVRANGE' or 'ZRANGE'
-    local page = redis.call(command, set, rank, rank + max_chunk - 1, 'WITHSCORES')
+    local page
+    if newest == 1 then
+      page = redis.call('ZREVRANGE', set, rank, rank + max_chunk - 1, 'WITHSCORES')
+    else
+      page = redis.call('ZRANGE', set, rank, rank + max_chunk - 1, 'WITHSCORES')
+    end
     for n = 1, #page, 2 do
       local envelope = redis.call('HGET', jobs, page[n]) or ''
       bytes = bytes + #envelope

@@ -65,6 +65,7 @@ _SCHEDULING: Final[list[Root]] = [
 _READING: Final[list[Root]] = [
     *(Operations.queues, Operations.stats, Operations.history, Operations.upcoming, Operations.queue_show),
     *(Operations.get, Operations.look_elsewhere, Operations.wait, Operations.list_jobs, Operations.iter_jobs),
+    *(Operations.search, Operations.iter_search, Operations.find_failed),
     *(Operations.iter_failed, Operations.failed_groups, Operations.workers, Operations.control),
 ]
 _CONSUMING: Final[list[Root]] = [
