@@ -320,7 +320,7 @@ def test_a_worker_can_do_its_work(
             producer.schedule(name, id=name, queue=queue, delay="10ms", retention=None)
         producer.schedule("done", {"chain": 1}, id="odd", queue=queue, tries=1)
     slow = producer.schedule("slow", id="slow", queue="parcels")
-    wait_until(lambda: state_of(admin, "parcels", "slow") == "reserved")
+    wait_until(lambda: "slow" in [row["id"] for one in admin.workers() for row in one.about["running"]])
     assert slow.cancel(running=True) == "running"
     wait_until(lambda: admin.get("slow", queue="parcels") is None)
     for queue in QUEUES:
