@@ -26,6 +26,7 @@ _FLAGS: Final = {
     "rate": "--rate",
     "rest": "--rest",
     "retention": "--retention",
+    "shards": "--shards",
     "signature": "--signature",
     "since": "--since",
     "sleep": "--sleep",

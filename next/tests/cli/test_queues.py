@@ -161,6 +161,14 @@ def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
     assert answer(run, "stats") == {"queues": []}
 
 
+def test_the_number_of_shards_changes_while_the_queue_is_empty(run: Run) -> None:
+    view = answer(run, "queue", "set", "orders", "--shards", "8")
+    assert view["shards"] == 8
+    assert run("queue", "show", "orders").stdout == "orders  lease 30s, 8 shards\n"
+    run("schedule", "n", "--in", "1h", "--id", "order-1", "--queue", "orders")
+    assert answer(run, "show", "order-1", "--queue", "orders")["shard"] == 7
+
+
 def test_what_a_queue_holds_is_told_in_words(run: Run, orders: QueueOnServer) -> None:
     list_orders(orders)
     orders.reserve("order-42")
@@ -209,6 +217,10 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
             "Nothing was done: confirmation needs a terminal. Add --yes.",
         ),
         (("queue", "set", "orders", "--lease", "1ms"), 2, "--lease 1ms is too short."),
+        (("queue", "set", "orders", "--shards", "4"), 4, "The queue 'orders' has jobs: 1 scheduled."),
+        (("queue", "set", "orders", "--shards", "0"), 2, "--shards is 0. Use a whole number from 1 to 64."),
+        (("queue", "set", "orders", "--shards", "65"), 2, "--shards is 65. Use a whole number from 1 to 64."),
+        (("queue", "set", "orders"), 2, "--lease and --shards are both missing. Give one of them."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "orders"), 4, "The queue 'orders' has jobs: 1 scheduled."),
