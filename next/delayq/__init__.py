@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
+    from delayq.core.unique import Unique as Unique
     from delayq.core.views import Control as Control
     from delayq.core.views import DayCounts as DayCounts
     from delayq.core.views import JobInfo as JobInfo
@@ -89,6 +90,7 @@ _MODULES: Final = {
     "core.job_spec": "JobSpec",
     "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
     "core.states": "Answer OnConflict State",
+    "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",

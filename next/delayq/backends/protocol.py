@@ -89,6 +89,14 @@ class Consumer(Protocol[TripT]):
         """Make jobs that were not started ready again. This costs no attempt and does not count as a recovery."""
         ...
 
+    def unlock(self, job: DeliveryRef, digest: str) -> bool:
+        """Free the unique key of a job that is about to start, if the job owns the key. The thread of the job calls it.
+
+        `digest`: the key, as `core/unique.py` writes it. Return False if the delivery no longer belongs to this
+        consumer; the key then stays taken, and the job does not start here. A storage without unique keys returns True.
+        """
+        ...
+
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
         """Store the progress reports of running jobs. Each report is a JSON object. A refused report may be dropped."""
         ...

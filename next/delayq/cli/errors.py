@@ -36,6 +36,7 @@ _FLAGS: Final = {
     "timeout": "--timeout",
     "tries": "--tries",
     "tz": "--tz",
+    "unique": "--unique",
     "until": "--until",
     "url": "--url",
     "wait": "--wait",

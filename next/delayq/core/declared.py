@@ -11,6 +11,7 @@ import msgspec
 
 from delayq.core.job_spec import JobSpec, Limit
 from delayq.core.times import Duration
+from delayq.core.unique import Unique
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Limit | None = None
     retry_until: Limit | None = None
     tags: Sequence[str] | None = None
+    unique: str | Unique | None = None
 
 
 _NOTHING: Final = SendOptions()

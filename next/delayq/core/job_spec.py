@@ -15,6 +15,7 @@ from delayq.core.ids import new_id
 from delayq.core.names import check_id, check_job_name, check_queue
 from delayq.core.options import Options
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
+from delayq.core.unique import Unique, lock_of, to_take
 
 Limit = Duration | Instant
 """A point in time, or a duration that is counted from the due time of the job."""
@@ -36,6 +37,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     * `fold`: 0 or 1, the earlier or later time if the local time `at` occurs twice.
     * `id`: the id of the job, 1 to 255 printable ASCII characters without spaces. Default: a new UUIDv7.
     * `queue`: the queue. Default: the queue that the job declares, or the queue of the client.
+    * `unique`: a key, such as "invoice:42" or `Unique(key=["order_id"])`. While a job owns the key, no other job with
+      this key is stored.
     * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job.
 
     How the job runs. If a value is missing, the declared value of the job applies. If the job declares none, the
@@ -74,6 +77,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     retention: Duration | None = None
     headers: Mapping[str, str] | None = None
     tags: Sequence[str] | None = None
+    unique: str | Unique | None = None
 
     @property
     def needs_server_time(self) -> bool:
@@ -85,7 +89,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     """One job, ready to be sent.
 
     `when` is the due time: relative to the server's clock ('+ms'), or absolute epoch ms. `has_own_id` is True if the
-    caller chose the id. `lock` is the digest of a unique key, or ''.
+    caller chose the id. `lock` is the unique key that the job takes, as `core/unique.py` writes it, or ''.
     """
 
     id: str
@@ -107,12 +111,14 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     queue = check_queue(options.queue if spec.queue is None else spec.queue)
     job_id = new_id() if spec.id is None else check_id(spec.id)
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
+    data = envelopes.encode_data(spec.data, options.max_payload)
+    unique = None if spec.unique is None else lock_of(spec.unique, name, data)
     envelope = Envelope(
         v=VERSION,
         id=job_id,
         name=name,
         queue=queue,
-        data=envelopes.encode_data(spec.data, options.max_payload),
+        data=data,
         attempts=0,
         created_ms=now_ms,
         retention_ms=None if spec.retention is None else duration_ms(spec.retention, field="retention"),
@@ -124,10 +130,12 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         else check_whole_number("max_exceptions", spec.max_exceptions, least=1),
         deadline_ms=None if spec.deadline is None else _limit_ms("deadline", spec.deadline, when, now_ms),
         retry_until_ms=None if spec.retry_until is None else _limit_ms("retry_until", spec.retry_until, when, now_ms),
+        unique=unique,
         headers=None if spec.headers is None else _check_headers(spec.headers),
         tags=None if spec.tags is None else check_tags(spec.tags),
     )
-    return NewJob(job_id, name, queue, envelopes.encode(envelope), when, spec.id is not None)
+    lock = "" if unique is None else to_take(unique)
+    return NewJob(job_id, name, queue, envelopes.encode(envelope), when, spec.id is not None, lock)
 
 
 def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
@@ -154,7 +162,8 @@ def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Durat
     if target != envelope.queue:
         raw = envelopes.rewrite(raw, queue=target)
     when = when_of(delay, None, now_ms=0)
-    return NewJob(check_id(envelope.id), check_job_name(envelope.name), target, raw, when, has_own_id=True)
+    name, lock = check_job_name(envelope.name), to_take(envelope.unique)
+    return NewJob(check_id(envelope.id), name, target, raw, when, has_own_id=True, lock=lock)
 
 
 def _later(when: str, ms: int) -> str:

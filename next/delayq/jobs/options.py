@@ -23,6 +23,7 @@ from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
+from delayq.core.unique import Unique, check_unique
 
 
 class Declared(TypedDict, total=False):
@@ -40,6 +41,7 @@ class Declared(TypedDict, total=False):
     max_exceptions: int | None
     retention: Duration | None
     tags: Sequence[str] | None
+    unique: str | Unique | None
 
 
 class ClassDeclared(Declared, total=False):
@@ -68,6 +70,7 @@ class Said(TypedDict, total=False):
     retention: Duration | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
+    unique: str | Unique | None
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: Limit | None = None
     retry_until: Limit | None = None
     tags: Sequence[str] | None = None
+    unique: str | Unique | None = None
     tries: int | None = None
     backoff: Backoff | None = None
     timeout_ms: int | None = None
@@ -108,6 +112,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             deadline=self.deadline,
             retry_until=self.retry_until,
             tags=self.tags,
+            unique=self.unique,
         )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:
@@ -184,7 +189,6 @@ _NOT_YET: Final = {
     "cron": "recurring jobs",
     "every": "recurring jobs",
     "rate_limit": "rate limits",
-    "unique": "unique jobs",
 }
 
 
@@ -197,6 +201,7 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "deadline": ("deadline", _read_limit("deadline")),
     "retry_until": ("retry_until", _read_limit("retry_until")),
     "tags": ("tags", check_tags),
+    "unique": ("unique", check_unique),
     "tries": ("tries", lambda value: check_whole_number("tries", value, least=0)),
     "backoff": ("backoff", parse_backoff),
     "timeout": ("timeout_ms", lambda value: duration_ms(value, field="timeout")),

@@ -177,10 +177,13 @@ async def _mend(executor: Executor, keys: Keys, queue: str) -> Counter[str]:
 
 
 async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
-    """Return windows of unique keys for one call of `prune`: those on the first page of a scan."""
+    """Return windows of unique keys for one call of `prune`."""
+    windows: list[bytes] = []
     async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
-        return [name for name in names if b"." in name]
-    return []
+        windows += [name for name in names if b"." in name]
+        if len(windows) >= upkeep.PRUNE_LIMIT:
+            break
+    return windows[: upkeep.PRUNE_LIMIT]
 
 
 async def _remove_consumers(executor: Executor, keys: Keys, queue: str, tidied: Tidied) -> None:

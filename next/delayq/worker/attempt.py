@@ -12,22 +12,24 @@ import random
 from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from delayq.backends.values import Acked, Delivery, Failed, Released, Settlement, Stopped
+from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Released, Settlement, Stopped
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
-from delayq.core.control_flow import JobTimedOut
+from delayq.core.control_flow import JobTimedOut, Snooze
 from delayq.core.envelope import SURELY_SHORT, Envelope
-from delayq.core.errors import UnknownJob, UnreadableEnvelope
+from delayq.core.errors import BackendError, UnknownJob, UnreadableEnvelope
 from delayq.core.failure import application_frames, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.core.shards import queue_of
 from delayq.core.times import format_duration, format_instant
+from delayq.core.unique import to_free_at_start
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry
@@ -42,12 +44,17 @@ HOOK_LIMIT: Final = 60.0
 """Time limit of the hook `failed` of a job whose handler may not start, in seconds."""
 
 
+UNLOCK_PAUSE: Final = "1s"
+"""Delay of a job whose unique key could not be freed, before it runs again."""
+
+
 class Attempt(msgspec.Struct, gc=False):
     """One attempt.
 
     `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
     `context`: the context variables of the attempt. `refusal`: the outcome of a job that exceeds a limit; only the hook
-    `failed` of such a job is called; None = the handler is called.
+    `failed` of such a job is called; None = the handler is called. `free_key`: frees the unique key of the job, right
+    before the handler; None = there is no key to free.
     """
 
     delivery: Delivery
@@ -59,11 +66,14 @@ class Attempt(msgspec.Struct, gc=False):
     context: Context
     refusal: GiveUp | None = None
     job_context: JobContext | None = None
+    free_key: Callable[[], None] | None = None
 
     async def acall(self) -> Any:
         """Call and await a handler that is a coroutine function. The caller runs this in `context`."""
         if self.refusal is not None:
             raise self.refusal.error
+        if self.free_key is not None:
+            await asyncio.to_thread(self.free_key)
         result = await self.handler.call(self.job, self.job_context)
         return result if result is None else checked_result(result)
 
@@ -74,6 +84,8 @@ class Attempt(msgspec.Struct, gc=False):
         """
         if self.refusal is not None:
             raise self.refusal.error
+        if self.free_key is not None:
+            self.free_key()
         result = self.context.run(self.handler.call, self.job, self.job_context)
         if result is None:
             return None
@@ -101,7 +113,8 @@ class Attempts:
     """Begins and ends attempts.
 
     `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: values for the parts of
-    a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter.
+    a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter. `unlock`: frees the unique
+    key of a job, see Consumer.unlock; None = no handler is called.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     `current` is the value of `current_attempt` in these copies, unless a runner sets another value.
@@ -114,8 +127,10 @@ class Attempts:
         now_ms: Callable[[], int],
         standard: Policy = _STANDARD,
         rand: Callable[[], float] = random.random,
+        unlock: Callable[[DeliveryRef, str], bool] | None = None,
     ) -> None:
         self._registry = registry
+        self._unlock = unlock
         self._standard = standard
         self._policies: dict[str, Policy] = {}
         self._now_ms = now_ms
@@ -152,7 +167,21 @@ class Attempts:
         except BaseException as error:  # code of the application reads the payload, and may raise SystemExit
             return self._decided(delivery, envelope, policy_of(envelope, policy), error)
         limit = self._limit(policy) if refusal is None else HOOK_LIMIT
-        return Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
+        attempt = Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
+        if envelope.unique is not None and (digest := to_free_at_start(envelope.unique)):
+            attempt.free_key = partial(self._free_key, delivery, digest)
+        return attempt
+
+    def _free_key(self, delivery: Delivery, digest: str) -> None:
+        """Free a unique key. Raises Snooze if the handler may not start, which costs the job no attempt."""
+        assert self._unlock is not None
+        try:
+            if self._unlock(delivery.ref, digest):
+                return
+        except BackendError as error:
+            logger.warning("job %s starts later, because its unique key could not be freed: %s", delivery.id, error)
+            raise Snooze(UNLOCK_PAUSE) from error
+        raise Snooze("0s")  # the job no longer belongs to this child, so this settlement has no effect
 
     def decide(self, attempt: Attempt, error: BaseException | None) -> Outcome:
         """Return the outcome of an attempt that raised `error`; None = its handler returned."""

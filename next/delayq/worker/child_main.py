@@ -57,7 +57,7 @@ def run_child(
     consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
     lease = when_reachable(consumer.open, waits_for_login=True)
     in_flight = InFlight(slots, threads=options.threads)
-    attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults))
+    attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults), unlock=consumer.unlock)
     runner = JobRunner(in_flight, attempts, registry, threads=options.threads, log_jobs=options.log_jobs)
     log_context.install()
     child = Child(

@@ -43,6 +43,24 @@ def test_reschedule_gives_a_job_a_new_due_time(run: Run) -> None:
     assert text.startswith("order-42  rescheduled: scheduled in queue orders, due ")
 
 
+def test_a_unique_key(run: Run) -> None:
+    by_key = ("schedule", "n", "--in", "1h", "--unique", "order-42")
+    assert answer(run, *by_key, "--id", "a")["outcome"] == "created"
+    kept = answer(run, *by_key)
+    assert (kept["id"], kept["outcome"], kept["state"]) == ("a", "kept", "scheduled")
+    assert run("cancel", "a").stdout == "a  cancelled\n"
+    assert answer(run, *by_key)["outcome"] == "created"
+
+
+def test_a_unique_key_for_some_time(run: Run) -> None:
+    for words in (("--unique", "order-42"), ("--data", '{"order_id": 42}')):
+        schedule = ("schedule", "n", "--in", "1h", "--unique-for", "1h", *words)
+        owner = answer(run, *schedule)
+        assert owner["outcome"] == "created"
+        assert run("cancel", owner["id"]).exit_code == 0
+        assert run(*schedule).stdout == f"{owner['id']}  kept: absent in queue default\n"
+
+
 def test_archive_gives_up_a_waiting_job(run: Run) -> None:
     run("schedule", "order.close", "--id", *NAMED, "--in", "1h")
     archived = answer(run, "archive", *NAMED, "--reason", "the shop is closed")
@@ -54,6 +72,8 @@ def test_archive_gives_up_a_waiting_job(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
+        (("schedule", "n", "--unique", ""), 2, "--unique is ''. Use a text"),
+        (("schedule", "n", "--unique-for", "0s"), 2, "window is '0s'."),
         (("run-now", "order-41"), 3, "No job 'order-41' is known in the queue 'default'."),
         (("run-now", "order-42"), 3, "Name the queue: --queue 'orders'."),
         (("run-now", "failed"), 4, "The job 'failed' has failed"),

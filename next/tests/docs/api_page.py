@@ -28,6 +28,7 @@ TITLES: Final = {
     "core.job_spec": "Specifications of jobs",
     "core.control_flow": "Outcomes and interruptions of handlers",
     "core.states": "States and answers",
+    "core.unique": "Unique jobs",
     "core.views": "Facts about jobs, queues and workers",
     "jobs.context": "The context of a running job",
     "jobs.dispatch": "Dispatch",

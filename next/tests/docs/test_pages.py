@@ -15,7 +15,18 @@ from tests.docs import acl_lines, api_page, commands_table, script_tables
 from tests.docs.pages import DOCS, run_page
 from tests.docs.settings_table import PAGE, options_of_a_connection, page_with_table
 
-PAGES = ("quickstart", "tutorial", "jobs", "schedule", "cancel", "retries", "operations", "commands", "settings")
+PAGES = (
+    "quickstart",
+    "tutorial",
+    "jobs",
+    "schedule",
+    "unique",
+    "cancel",
+    "retries",
+    "operations",
+    "commands",
+    "settings",
+)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "../README"])

@@ -14,7 +14,9 @@ from delayq import (
     InvalidInput,
     Job,
     JobContext,
+    JobSpec,
     Manager,
+    Unique,
     adispatch,
     adispatch_many,
     current_manager,
@@ -260,3 +262,45 @@ def test_an_option_of_another_queue_is_told_with_the_right_one(option: str, hint
 def test_a_delay_that_is_none_is_refused_where_it_is_given() -> None:
     with pytest.raises(InvalidInput, match=r"^delay 3 is not a duration"):
         CloseOrder(order_id=1).delay(3)  # type: ignore[arg-type]
+
+
+class Recount(Job, name="dispatch.recount", queue="stock", unique=Unique(key=["warehouse"])):
+    warehouse: str
+    reason: str = ""
+
+    def handle(self) -> None: ...
+
+
+@job("dispatch.notify", queue="stock", unique=Unique(key=lambda data: str(data["user"]).lower()))
+def notify(user: str) -> None: ...
+
+
+def test_a_declared_key_holds_in_every_way_to_send(sent: DelayQ) -> None:
+    first = Recount(warehouse="north").dispatch(delay="1h")
+    again = [
+        Recount(warehouse="north", reason="other").dispatch(),
+        dispatch("dispatch.recount", {"warehouse": "north"}),
+        dispatch_many([Recount(warehouse="north")])[0],
+        sent.schedule("dispatch.recount", {"warehouse": "north"}),
+        sent.schedule_many([JobSpec(name="dispatch.recount", data={"warehouse": "north"})])[0],
+    ]
+    assert [(ref.outcome, ref.id) for ref in again] == [("kept", first.id)] * 5
+    assert Recount(warehouse="south").dispatch().outcome == "created"
+    assert notify.job(user="Ann").dispatch(delay="1h").outcome == "created"
+    assert notify.job(user="ann").dispatch().outcome == "kept"
+
+
+def test_a_dispatch_may_have_another_key(sent: DelayQ) -> None:
+    Recount(warehouse="east").dispatch(delay="1h")
+    by_reason = Unique(key=["reason"])
+    assert Recount(warehouse="east", reason="a").dispatch(unique=by_reason).outcome == "created"
+    assert Recount(warehouse="west", reason="a").dispatch(unique=by_reason).outcome == "kept"
+    with pytest.raises(InvalidInput, match="names the member 'nobody', which the payload does not have"):
+        Recount(warehouse="east").dispatch(unique=Unique(key=["nobody"]))
+    with pytest.raises(InvalidInput, match="unique is 42"):
+        Recount(warehouse="east").dispatch(unique=42)  # type: ignore[arg-type]
+
+
+def test_a_key_that_cannot_be_declared() -> None:
+    with pytest.raises(InvalidInput, match=r"The job 'dispatch.bad' cannot be declared: unique is 42"):
+        job("dispatch.bad", unique=42)  # type: ignore[arg-type]

@@ -62,6 +62,9 @@ class FakeConsumer:
     def hand_back(self, held: Sequence[DeliveryRef]) -> None:
         self.handed_back += held
 
+    def unlock(self, job: DeliveryRef, digest: str) -> bool:
+        return True
+
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
         self.progress += progress
 

@@ -29,6 +29,7 @@ from delayq.core.json_shapes.answers import MovedJobShape, OutcomeShape, Schedul
 from delayq.core.names import check_queue
 from delayq.core.states import Answer, OnConflict
 from delayq.core.times import format_instant
+from delayq.core.unique import Unique
 
 REFUSED: Final[Mapping[str, ExitCode]] = {
     "unknown": ExitCode.UNKNOWN_ID,
@@ -102,6 +103,21 @@ def schedule(
             show_default=False,
         ),
     ] = None,
+    unique: Annotated[
+        str | None,
+        typer.Option(
+            "--unique", metavar="KEY", help="Store nothing while another job owns this key.", show_default=False
+        ),
+    ] = None,
+    unique_for: Annotated[
+        str | None,
+        typer.Option(
+            "--unique-for",
+            metavar="DURATION",
+            help="Take the key for this time, even if the job ends earlier. Without --unique, the key is the payload.",
+            show_default=False,
+        ),
+    ] = None,
     app: Annotated[
         str | None,
         typer.Option(
@@ -143,6 +159,7 @@ def schedule(
                 timeout=timeout,
                 deadline=deadline,
                 tags=tags or None,
+                unique=unique if unique_for is None else Unique(key=unique, until="window", window=unique_for),
             )
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)

@@ -180,6 +180,13 @@ def progress(
     return queue_call("progress", keys, queue, _read_settled, now=now_ms, rows=rows)
 
 
+def unlock(keys: Keys, job: DeliveryRef, digest: str) -> Call[bool]:
+    """Free the unique key of a delivered job, if the job owns it. The call returns False for an invalid delivery."""
+    return queue_call(
+        "unlock", keys, job.queue, lambda reply: reply != b"fenced", id=job.id, entry=job.entry, digest=digest
+    )
+
+
 def read_new(keys: Keys, queue: str, consumer: str, limit: int) -> Call[list[Delivery]]:
     """Read up to `limit` undelivered jobs.
 

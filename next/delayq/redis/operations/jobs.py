@@ -34,6 +34,7 @@ from delayq.core.job_spec import check_whole_number, when_of
 from delayq.core.names import check_id, check_ids
 from delayq.core.states import Answer
 from delayq.core.times import Duration, Instant, duration_ms
+from delayq.core.unique import to_take_again
 from delayq.core.views import JobInfo, JobState, Page
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as calls
@@ -313,9 +314,9 @@ class JobOperations(OperationsBase[RefT]):
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
             envelope = envelopes.rewrite(envelope, data=payload)
-        fingerprint = envelopes.fingerprint(info.raw)
+        fingerprint, digest = envelopes.fingerprint(info.raw), to_take_again(info.envelope.unique)
         return lambda shard: calls.retry(
-            self._session.keys, shard, info.id, fingerprint=fingerprint, envelope=envelope, digest=""
+            self._session.keys, shard, info.id, fingerprint=fingerprint, envelope=envelope, digest=digest
         )
 
     async def _retried(self, info: JobInfo, answer: RetryAnswer) -> RefT:

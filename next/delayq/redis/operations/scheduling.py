@@ -5,15 +5,19 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
+import msgspec
+
+from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.ids import new_id
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.options import Options
-from delayq.core.shards import queue_of, shard_of
+from delayq.core.shards import queue_of, shard_number, shard_of
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms
+from delayq.core.unique import Unique, digest_of, is_window
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as calls
 from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
@@ -66,6 +70,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         retention: Duration | None = None,
         headers: Mapping[str, str] | None = None,
         tags: Sequence[str] | None = None,
+        unique: str | Unique | None = None,
     ) -> RefT:
         """Schedule a job and return a reference to it.
 
@@ -89,10 +94,13 @@ class SchedulingOperations(OperationsBase[RefT]):
             retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
             headers           names and texts that are sent with the job, such as trace ids
             tags              words that are stored with the job, for people who look at it
+            unique            a key ('invoice:42', Unique(key=['order_id'])): while another job owns it, nothing is
+                              stored, and the answer is the owner, with the outcome `kept`
 
         For `deadline` and `retry_until`, a duration counts from the due time. If this program declares a job of this
-        name, its declaration supplies queue, delay, deadline, retry_until and tags that the call omits. For tries,
-        backoff, timeout, max_exceptions and retention, None means the value that the handler declares in the worker.
+        name, its declaration supplies queue, delay, deadline, retry_until, tags and unique that the call omits. For
+        tries, backoff, timeout, max_exceptions and retention, None means the value that the handler declares in the
+        worker.
 
         The `outcome` of the reference is `created`, unless a job with this `id` exists in the queue. Then `on_conflict`
         decides:
@@ -125,6 +133,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             retention=retention,
             headers=headers,
             tags=tags,
+            unique=unique,
         )
         spec = self._session.with_destination(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
@@ -218,6 +227,7 @@ class SchedulingOperations(OperationsBase[RefT]):
                 shards=count,
             )
         else:
+            _refuse_windows(jobs, on_conflict)
             word: Any = "replaced" if on_conflict == "replace" else "postponed"
             lease_ms = session.options.lease_ms
             call = calls.replace(session.keys, shard, jobs, word=word, lease_ms=lease_ms, token=new_id(), shards=count)
@@ -252,11 +262,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         if outcome == "kept" and not job.has_own_id and placed.id == job.id:
             outcome = "created"
         if outcome == "conflict":
-            raise Conflict(
-                f"The id {job.id!r} is taken by a job that is {placed.state}.",
-                hint="Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'.",
-                field="on_conflict",
-            )
+            raise _conflict(job, placed)
         if outcome == "running":
             raise JobRunning(f"The job {job.id!r} is running, so it was not changed.", hint="Use another id.")
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
@@ -273,6 +279,20 @@ class SchedulingOperations(OperationsBase[RefT]):
                 self._session.create_storage()
             self._clock.set(await self._session.executor.run(inspect.server_time_ms()))
         return self._clock.now_ms()
+
+
+def _conflict(job: NewJob, placed: Placed) -> Conflict:
+    if placed.id != job.id:
+        return Conflict(
+            f"The unique key of the job {job.name!r} is taken by the job {placed.id!r}, which is {placed.state}.",
+            hint=f"Cancel the job {placed.id!r} to free the key.",
+            field="unique",
+        )
+    return Conflict(
+        f"The id {job.id!r} is taken by a job that is {placed.state}.",
+        hint="Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'.",
+        field="on_conflict",
+    )
 
 
 def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
@@ -293,6 +313,15 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
         except InvalidInput as error:
             raise InvalidInput(f"specs[{position}]: {error.message}", hint=error.hint, field=error.field) from None
     return jobs
+
+
+def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
+    if [job for job in jobs if is_window(job.lock)]:
+        raise InvalidInput(
+            f"on_conflict is {on_conflict!r}, but only time frees the window of a unique job.",
+            hint="Use on_conflict='keep' or 'error'.",
+            field="on_conflict",
+        )
 
 
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:
@@ -317,12 +346,30 @@ def _in_trips(rows: Iterable[Row], shards: ShardCounts) -> Iterator[tuple[str, i
                     yield shard, count, trip
 
 
+def _in_shard_of_key(job: NewJob, count: int) -> NewJob:
+    """Return a unique job with an id of the shard that has its unique key. Raises InvalidInput for a given id."""
+    if not job.lock:
+        return job
+    if job.has_own_id:
+        raise InvalidInput(
+            f"The job has the id {job.id!r} and a unique key, but the queue {job.queue!r} has {count} shards.",
+            hint="Leave out the id or the unique key.",
+            field="id",
+        )
+    number = shard_number(digest_of(job.lock), count)
+    job_id = job.id
+    while shard_number(job_id, count) != number:
+        job_id = new_id()
+    return msgspec.structs.replace(job, id=job_id, envelope=envelopes.rewrite(job.envelope, id=job_id))
+
+
 def _by_shard(queue: str, count: int, rows: list[Row]) -> dict[str, list[Row]]:
     if count == 1:
         return {queue: rows}
     by_shard: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_shard[shard_of(queue, row[1].id, count)].append(row)
+    for position, given in rows:
+        job = _in_shard_of_key(given, count)
+        by_shard[shard_of(queue, job.id, count)].append((position, job))
     return by_shard
 
 

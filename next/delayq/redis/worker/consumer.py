@@ -241,6 +241,10 @@ class RedisConsumer:
         requests = [calls.hand_back(self._keys, queue, page) for queue, page in pages]
         self._resting.values([queue for queue, _ in pages], drive(self._executor.run_all(requests)))
 
+    def unlock(self, job: DeliveryRef, digest: str) -> bool:
+        """Free the unique key of a job that is about to start. Return False if the delivery is no longer valid."""
+        return drive(self._executor.run(calls.unlock(self._keys, job, digest)))
+
     def store_progress(self, progress: Sequence[tuple[DeliveryRef, bytes]]) -> None:
         """Store progress reports of running jobs. Refused reports are dropped, for example if the server is full."""
         pages = [

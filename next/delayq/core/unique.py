@@ -1,0 +1,142 @@
+"""Unique jobs: while a job owns a unique key, no other job with this key is stored.
+
+    unique="invoice:42"                                     a key that all jobs share
+    Unique(key=["order_id"])                                the job name and one member of the payload
+    Unique()                                                the job name and the whole payload
+    Unique(key=["order_id"], until="start")                 free when the handler starts
+    Unique(key=["user_id"], until="window", window="1h")    taken for an hour, even if the job ends earlier
+
+The envelope has the key as a lock: `<digest>`, `<digest>.start` or `<digest>.<window in ms>`. A digest is a checksum,
+so that keys can be long, and cannot be read in Redis.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.core.times import Duration, duration_ms
+
+UniqueKey = str | Sequence[str] | Callable[[Mapping[str, Any]], str] | None
+"""A text, names of members of the payload, a function that makes a text from the payload; None = the whole payload."""
+
+Until = Literal["done", "start", "window"]
+
+_START: Final = ".start"
+
+
+class Unique(msgspec.Struct, frozen=True, kw_only=True):
+    """A unique key of a job. Other jobs with the same name and key are not stored while the key is taken.
+
+    * `key`: names of members of the payload (["order_id"]), a text, or a function that gets the payload as a dict and
+      returns a text. None = the whole payload.
+    * `until`: "done" = the key is free when the job has ended: it is completed, has failed for good, or was cancelled
+      or deleted. "start" = the key is free when the handler starts. "window" = the key is free after `window`, whatever
+      becomes of the job.
+    * `window`: the length of the window, such as "1h". Only for "window".
+
+    Raises InvalidInput.
+    """
+
+    key: UniqueKey = None
+    until: Until = "done"
+    window: Duration | None = None
+
+    def __post_init__(self) -> None:
+        """Check the members."""
+        if self.key is not None and not callable(self.key) and not (self.key and all(self.key)):
+            raise InvalidInput(
+                f"The unique key {shown(self.key)} is empty.", hint='An example: key=["order_id"].', field="unique"
+            )
+        if self.until not in get_args(Until):
+            raise InvalidInput(
+                f"until is {shown(self.until)}.", hint='Use "done", "start" or "window".', field="unique"
+            )
+        if (self.until == "window") != (self.window is not None) or (self.window is not None and not self._window_ms):
+            raise InvalidInput(
+                f"until is {self.until!r} and window is {shown(self.window)}.",
+                hint='Give both, or none of them: until="window", window="1h".',
+                field="unique",
+            )
+
+    @property
+    def _window_ms(self) -> int:
+        return 0 if self.window is None else duration_ms(self.window, field="unique")
+
+
+def check_unique(unique: object) -> str | Unique:
+    """Return `unique` if it is a key or a Unique; raises InvalidInput otherwise."""
+    if isinstance(unique, Unique) or (isinstance(unique, str) and unique):
+        return unique
+    raise InvalidInput(f"unique is {shown(unique)}.", hint='Use a text, or Unique(key=["order_id"]).', field="unique")
+
+
+def lock_of(unique: str | Unique, name: str, data: bytes | msgspec.Raw) -> str:
+    """Return the lock of a job with this name and payload; raises InvalidInput."""
+    checked = check_unique(unique)
+    if isinstance(checked, str):
+        return hashlib.blake2b(_encoded(checked), digest_size=16).hexdigest()
+    text = _text_of(checked.key, data)
+    if checked.until == "window":
+        return f"{_digest('window', name, text)}.{checked._window_ms}"
+    return _digest("unique", name, text) + (_START if checked.until == "start" else "")
+
+
+def to_take(lock: str | None) -> str:
+    """Return the argument of `schedule` for a lock; '' = no lock."""
+    return (lock or "").removesuffix(_START)
+
+
+def to_take_again(lock: str | None) -> str:
+    """Return the digest that a retry of a failed job takes. Keys that are free from the start are not taken again."""
+    return lock if lock and "." not in lock else ""
+
+
+def to_free_at_start(lock: str | None) -> str:
+    """Return the digest that is freed when the handler starts; '' = none."""
+    return lock.removesuffix(_START) if lock and lock.endswith(_START) else ""
+
+
+def is_window(lock: str) -> bool:
+    """Return True if only time frees the lock. `lock`: as `to_take` returns it."""
+    return "." in lock
+
+
+def digest_of(lock: str) -> str:
+    """Return the digest of a lock, which decides the shard of the job."""
+    return lock.partition(".")[0]
+
+
+def _text_of(key: UniqueKey, data: bytes | msgspec.Raw) -> str:
+    if isinstance(key, str):
+        return key
+    payload = msgspec.json.decode(data)
+    if callable(key):
+        text = key(payload)
+        if isinstance(text, str) and text:
+            return text
+        raise InvalidInput(
+            f"The function of a unique key returned {shown(text)}.", hint="Return a text.", field="unique"
+        )
+    if key is not None:
+        missing = [name for name in key if not isinstance(payload, dict) or name not in payload]
+        if missing:
+            raise InvalidInput(
+                f"The unique key names the member {missing[0]!r}, which the payload does not have.",
+                hint="Name members of the payload.",
+                field="unique",
+            )
+        payload = {name: payload[name] for name in key}
+    return msgspec.json.encode(payload, order="deterministic").decode()
+
+
+def _digest(kind: str, name: str, text: str) -> str:
+    """Return the digest of a key that belongs to a job name. Keys of different kinds never have the same digest."""
+    return hashlib.blake2b(_encoded(f"{name}\0{text}"), digest_size=16, person=f"delayq.{kind}".encode()).hexdigest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
