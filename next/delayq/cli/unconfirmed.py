@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from delayq.cli.output import print_json, print_text
 from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
 from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
+
+UNCERTAIN: Final = "uncertain"
+"""The outcome of a change whose reply was lost."""
 
 
 @contextmanager
@@ -16,7 +19,7 @@ def unsure_change(
     """Print the known outcome of a change. Re-raise the error with a hint that names a command to check the change.
 
     `tell` prints the answer of a change that is in effect but not confirmed. If the reply was lost, the printed outcome
-    is `unknown`.
+    is `uncertain`.
     """
     try:
         yield
@@ -27,9 +30,9 @@ def unsure_change(
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
         if as_json:
-            print_json(OutcomeShape(known_id, queue, "unknown") if known_id else QueueOutcomeShape(queue, "unknown"))
+            print_json(OutcomeShape(known_id, queue, UNCERTAIN) if known_id else QueueOutcomeShape(queue, UNCERTAIN))
         else:
-            print_text(f"{known_id or queue}  unknown")
+            print_text(f"{known_id or queue}  {UNCERTAIN}")
         _set_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
         raise
 

@@ -98,14 +98,14 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
             "A consumer acknowledged the job with a plain XACK.",
             "A janitor settles the job in its next check.",
         )
-    elif lease_ms and idle_ms > lease_ms:
-        yield Reason(
-            "lease-silent",
+    elif lease_ms and idle_ms > lease_ms / 2:
+        what = (
             f"{job.consumer} has the job, but has not renewed its lease of {format_duration(lease_ms)} for "
-            f"{rough_duration(idle_ms)}.",
-            "Start a worker, which redelivers the job: "
-            f"`delayq work --app MODULE --queue {job.queue}`, or `delayq move`.",
+            f"{rough_duration(idle_ms)}. It has probably died."
         )
+        start = f"Start a worker: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
+        again = f"The job is delivered again in about {rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)}."
+        yield Reason("lease-silent", what, start if _is_mover_silent(facts.stats) else again)
     else:
         yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.cancel_asked_ms is not None:
@@ -154,11 +154,15 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
             f"The stream of the queue is full: it has {in_stream:,} jobs, and the limit is {facts.high_water:,}.",
             "Start more workers, or raise DELAYQ_HIGH_WATER.",
         )
-    elif stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS:
+    elif _is_mover_silent(stats):
         what = f"No mover has served the queue {job.queue} in the last {MOVER_SILENT_MS // 1000} s."
         yield Reason(
             "no-mover", what, f"Start a mover: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
         )
+
+
+def _is_mover_silent(stats: QueueStats) -> bool:
+    return stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
@@ -179,7 +183,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason(
             "unknown-name",
             f"{what}. The next check is due {when}.",
-            "Start a worker whose --app declares this job.",
+            "Start a worker whose --app has a release that knows them.",
         )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""

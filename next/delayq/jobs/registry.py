@@ -92,7 +92,7 @@ class Registry:
         if kind is not None and _is_handler(kind, method):
             return MethodHandler(kind, method, name=name, options=options)
         raise UnknownJob(
-            f"No handler is declared for the job {name!r}.", hint="A worker with a newer release may have the handler."
+            f"No handler is declared for the job {name!r}.", hint="A worker with another release may have the handler."
         )
 
     def _may_replace(self, name: str, known: str, new: str) -> None:

@@ -29,6 +29,7 @@ from delayq.core.options import Options
 from delayq.core.shards import queue_of
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Call, command, read, value_of
+from delayq.redis.calls.jobs import OfNewQueue
 from delayq.redis.calls.queues import list_queue
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
@@ -111,16 +112,21 @@ class Session:
         """Send a call that changes a shard, and wait for the confirmation that `durability` of the options requires.
 
         `may_create`: the call may create its queue, so the queue is first added to the list of queues. This is repeated
-        every LIST_EVERY seconds, because the server may have lost its data meanwhile, or somebody has removed the
-        queue. If Redis refuses to add the queue, the call is still sent, because a worker serves the queues of
-        `--queue` without the list. The next such call tries to add the queue again.
+        every LIST_EVERY seconds, and after a call that created the queue, because the server may have lost its data
+        meanwhile, or somebody has removed the queue. If Redis refuses to add the queue, the call is still sent, because
+        a worker serves the queues of `--queue` without the list. The next such call tries to add the queue again.
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """
         if not may_create or time.monotonic() < self._list_at.get(shard, 0.0):
             if not self.options.durability.waits:
-                return await self.executor.run(call)
-            return await self._write_confirmed(call, shard)
+                value = await self.executor.run(call)
+            else:
+                value = await self._write_confirmed(call, shard)
+            if value.__class__ is OfNewQueue:  # the server has lost the list of queues too, or the queue was removed
+                (listed,) = await self.executor.run_all([list_queue(self.keys, queue_of(shard))])
+                self._note_listing(shard, listed)
+            return value
         if self.options.durability.waits:
             (listed,) = await self.executor.run_all([list_queue(self.keys, queue_of(shard))])
             self._note_listing(shard, listed)

@@ -186,7 +186,7 @@ def test_a_change_with_a_lost_answer_is_printed_with_its_check(run: Run, change:
         end = run("--url", silent, *words, "--json")
     assert isinstance(end.exception, OutcomeUnknown)
     assert f"Before you repeat the command, check with: {check}" in str(end.exception)
-    assert json.loads(end.stdout) == {"id": check.split()[2], "queue": "default", "outcome": "unknown"}
+    assert json.loads(end.stdout) == {"id": check.split()[2], "queue": "default", "outcome": "uncertain"}
 
 
 def test_the_id_that_was_made_for_a_job_with_a_lost_answer_is_printed(run: Run, impatient: None) -> None:

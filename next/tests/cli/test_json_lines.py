@@ -131,8 +131,8 @@ def test_failed_jobs_that_are_dropped(run: Run, server: redis.Redis) -> None:
 def test_a_lost_answer(run: Run, impatient: None) -> None:
     one_shard = b"$-1\r\n"
     for words, answers, line in (
-        (("cancel", "order-42"), [PONG], '{"id":"order-42","queue":"default","outcome":"unknown"}\n'),
-        (("queue", "set", "q", "--lease", "1m"), [PONG, one_shard], '{"queue":"q","outcome":"unknown"}\n'),
+        (("cancel", "order-42"), [PONG], '{"id":"order-42","queue":"default","outcome":"uncertain"}\n'),
+        (("queue", "set", "q", "--lease", "1m"), [PONG, one_shard], '{"queue":"q","outcome":"uncertain"}\n'),
     ):
         with server_that_answers(*answers, b"") as silent:
             assert printed(run, "--url", silent, *words) == line

@@ -79,6 +79,8 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "paused"})]}, ["workers-idle", "ready"]),
         ("ready", {"workers": [WorkerInfo("w", ["orders"], {"state": "crashed"})]}, ["workers-crashed", "ready"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000}, ["running"]),
+        ("reserved", {"consumer": "w", "idle_ms": 14_000}, ["running"]),
+        ("reserved", {"consumer": "w", "idle_ms": 16_000}, ["lease-silent"]),
         ("reserved", {"consumer": "w", "idle_ms": 40_000}, ["lease-silent"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000, "cancel_asked_ms": NOW}, ["running", "stopping"]),
         ("reserved", {"consumer": ""}, ["acknowledged"]),
@@ -103,7 +105,7 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
         "`delayq failed retry order-42 --queue orders` runs it again.",
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
-    assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s."
+    assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s. It has probably died."
     (ready,) = reasons("ready")
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
 
@@ -122,3 +124,11 @@ def test_the_unknown_field_is_named() -> None:
     failure = Failure("UnknownJob", "This worker cannot read the job 'order.close': unknown field `gift`.")
     (unknown,) = reasons("scheduled", due_ms=NOW + 60_000, headers={"delayq-unknown-since": "1"}, failure=failure)
     assert "unknown field `gift`. The next check is due in 1m" in unknown.what
+
+
+def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
+    (waits,) = reasons("reserved", consumer="w", idle_ms=25_000)
+    assert waits.what == "w has the job, but has not renewed its lease of 30s for 25s. It has probably died."
+    assert waits.next == "The job is delivered again in about 15s."
+    (stuck,) = reasons("reserved", consumer="w", idle_ms=25_000, stats={"mover_tick_ms": NOW - 60_000})
+    assert stuck.next == "Start a worker: `delayq work --app MODULE --queue orders`, or `delayq move`."

@@ -18,6 +18,7 @@ from delayq import (
     JobNotFound,
     JobRunning,
     JobSpec,
+    OutcomeUnknown,
     PayloadLost,
 )
 from delayq.backends.values import Acked, Delivery, Failed
@@ -420,3 +421,27 @@ def test_a_queue_is_listed_again_after_the_server_lost_its_data(
     time.sleep(0.06)
     client.schedule("n", queue="orders", delay="1h")
     assert client.queues() == ["orders"]
+
+
+def test_a_job_that_creates_its_queue_again_lists_it_at_once(client: Any, server: redis.Redis) -> None:
+    client.schedule("n", queue="orders", delay="1h")
+    server.flushall()
+    client.schedule("n", queue="orders", delay="1h")
+    assert client.queues() == ["orders"]
+
+
+def test_all_ids_of_a_lost_call_for_many_jobs_are_named(
+    client: Any, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of earlier round trips, which are certainly stored."""
+    write, calls = session.Session.write, iter(range(9))
+
+    async def second_is_lost(*words: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            raise OutcomeUnknown("The reply was lost.")
+        return await write(*words, **options)
+
+    monkeypatch.setattr(session.Session, "write", second_is_lost)
+    with pytest.raises(OutcomeUnknown) as lost:
+        client.schedule_many([JobSpec(name="n", id=f"job-{n}", delay="1h") for n in range(600)])
+    assert lost.value.ids == [f"job-{n}" for n in range(500)]

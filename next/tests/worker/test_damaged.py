@@ -161,6 +161,19 @@ def test_a_worker_serves_the_queues_it_was_given_also_when_they_are_not_listed(
     assert queues() == ["given"]
 
 
+def test_a_worker_lists_its_queue_again_when_it_has_jobs(url: str, server: redis.Redis, keys: Keys) -> None:
+    """Redis may have come back empty, and a producer that had listed the queue before has sent a job."""
+    clock = FakeClock()
+    executor = ServerExecutor(BlockingLeaf(Address(url)))
+    keeper = RedisQueueKeeper(executor, keys, Options(), name="me", queues=["orders", "other"], clock=clock)
+    assert keeper.queues() == ["orders", "other"]
+    assert server.smembers(keys.queues) == set()
+    server.hset(keys.of_queue("orders", "jobs"), "a", "{}")
+    clock.now += 5
+    assert keeper.queues() == ["orders", "other"]
+    assert server.smembers(keys.queues) == {"orders"}
+
+
 def test_a_list_of_queues_that_is_refused_is_told_once_then_every_few_seconds_with_the_count(
     url: str, server: redis.Redis, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:

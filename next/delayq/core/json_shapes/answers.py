@@ -61,12 +61,12 @@ class OutcomeShape:
     Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change.
 
     After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
-    code 3), or that the reply of Redis was lost (exit code 7).
+    code 3), and `uncertain` means that the reply of Redis was lost (exit code 7).
     """
 
     id: str
     queue: str
-    outcome: Answer | Literal["done"]
+    outcome: Answer | Literal["done", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class QueueOutcomeShape:
     """Answer of `delayq queue remove`, and of `delayq queue set` if the reply of Redis was lost."""
 
     queue: str
-    outcome: Literal["removed", "unknown"]
+    outcome: Literal["removed", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True)

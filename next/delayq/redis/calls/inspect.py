@@ -128,6 +128,11 @@ def list_queues(keys: Keys) -> Call[list[str]]:
     return read("SMEMBERS", keys.queues, parse=parse)
 
 
+def count_jobs(keys: Keys, queue: str) -> Call[int]:
+    """Count the jobs of a queue in all states."""
+    return read("HLEN", keys.of_queue(queue, "jobs"), parse=int)
+
+
 def server_time_ms() -> Call[int]:
     """Read the clock of the server, in epoch ms."""
     return read("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)

@@ -48,6 +48,10 @@ class RetryAnswer(msgspec.Struct, frozen=True, gc=False):
     owner: str
 
 
+class OfNewQueue(list[Placed]):
+    """The answers of a call that created its queue."""
+
+
 def schedule(
     keys: Keys,
     queue: str,
@@ -227,10 +231,11 @@ def _read_placed(reply: list[Any]) -> Any:
     if reply[0] == b"moved":
         return ShardsChanged("The queue has another number of shards.")
     answers = iter(reply[1:])
-    return [
+    placed = [
         Placed(_word(answer), state.decode(), _number(due), job_id.decode())
         for answer, state, due, job_id in zip(answers, answers, answers, answers, strict=True)
     ]
+    return OfNewQueue(placed) if reply[0] == b"1" else placed
 
 
 def _read_rescheduled(reply: list[bytes]) -> Rescheduled:

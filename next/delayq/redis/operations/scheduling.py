@@ -15,7 +15,7 @@ from delayq.core.ids import new_id
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.options import Options
 from delayq.core.shards import queue_of, shard_number, shard_of
-from delayq.core.states import OnConflict
+from delayq.core.states import OnConflict, State
 from delayq.core.times import Duration, Instant, duration_ms
 from delayq.core.unique import Unique, digest_of, is_window
 from delayq.redis.calls import inspect
@@ -35,6 +35,13 @@ call.
 """
 
 _ON_CONFLICT: Final = get_args(OnConflict)
+_CONFLICT_HINTS: Final[Mapping[State, str]] = {
+    "reserved": "Wait until that job has ended, or use on_conflict='keep' or another id.",
+    "failed": "Use on_conflict='keep' or 'replace', or delete that job: `delayq failed forget`.",
+    "completed": "Use on_conflict='keep' or 'replace', or another id.",
+}
+"""Hints for ids of jobs that cannot be cancelled."""
+
 REFUSED: Final = ("conflict", "running")
 """Replies meaning that the job was not stored."""
 
@@ -156,7 +163,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         job, so that a job whose id is given gets the same delay in a repeated call.
 
         Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier round trips are stored. If
-        the error is a Conflict, `error.stored` has the references of all stored jobs. NotConfirmed is raised after all
+        the error is a Conflict, `error.stored` has the references of all stored jobs. If it is OutcomeUnknown,
+        `error.ids` has the ids of all jobs that are stored or may be stored. NotConfirmed is raised after all
         round trips: all jobs are stored, and `error.done` has their references.
         """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
@@ -194,6 +202,9 @@ class SchedulingOperations(OperationsBase[RefT]):
                 continue
             except Conflict as error:
                 error.stored = [*refs.values(), *error.stored]
+                raise
+            except OutcomeUnknown as error:
+                error.ids = [*[jobs[position].id for position in refs], *error.ids]
                 raise
             except NotConfirmed as error:
                 unconfirmed, placed = error, list(error.done)
@@ -290,7 +301,7 @@ def _conflict(job: NewJob, placed: Placed) -> Conflict:
         )
     return Conflict(
         f"The id {job.id!r} is taken by a job that is {placed.state}.",
-        hint="Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'.",
+        hint=_CONFLICT_HINTS.get(placed.state, "Cancel that job, or use on_conflict='keep', 'replace' or 'postpone'."),
         field="on_conflict",
     )
 

@@ -13,7 +13,8 @@ from delayq.core.shards import queue_of, shard_names
 from delayq.redis import relay, repair
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
-from delayq.redis.calls.inspect import list_queues
+from delayq.redis.calls.inspect import count_jobs, list_queues
+from delayq.redis.calls.queues import list_queue
 from delayq.redis.calls.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
@@ -85,11 +86,24 @@ class RedisQueueKeeper:
             listed = []
         else:
             self._outages.is_over(NO_LIST)
+            self._list_own(listed)
         queues = sorted({*listed, *self._queues})
         new = [queue for queue in queues if queue not in before]
         if new:
             drive(self._counts.read_all(new))
         return queues
+
+    def _list_own(self, listed: Sequence[str]) -> None:
+        """Add queues of the worker that have jobs to the list, if they are missing there.
+
+        For example, Redis came back empty, and a producer that had added its queue before has sent a job since then.
+        """
+        missing = [queue for queue in self._queues if queue not in listed]
+        if not missing:
+            return
+        counts = drive(self._executor.run_all([count_jobs(self._keys, queue) for queue in missing]))
+        held = [queue for queue, count in zip(missing, counts, strict=True) if count and isinstance(count, int)]
+        drive(self._executor.run_all([list_queue(self._keys, queue) for queue in held]))
 
     def promote(self, queue: str) -> Promoted:
         """Make up to 500 due jobs ready."""
