@@ -56,10 +56,12 @@ class Done:
     """The job is done, and kept for `retention_ms`.
 
     `is_stopped` is True if the job was cancelled while it ran. A stopped job has no result and no follow-up jobs.
+    `discarded`: the reason of a Discard; '' = the job was not discarded.
     """
 
     retention_ms: int = 0
     is_stopped: bool = False
+    discarded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def decide(
     if isinstance(error, JobCancelled):
         return Done(is_stopped=True)
     if isinstance(error, Discard):
-        return DONE
+        return Done(discarded=str(error) or "discarded")
     if isinstance(error, Snooze | WorkerShutdown):
         delay_ms, reason = (error.delay_ms, error.reason) if isinstance(error, Snooze) else (0, "")
         return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, reason=reason)

@@ -221,6 +221,8 @@ class Attempts:
         outcome, text = _outcome_of(settlement)
         if isinstance(decided, RunAgain) and decided.reason:
             text = f"{text}: {decided.reason}"
+        if isinstance(decided, Done) and decided.discarded:
+            outcome, text = "discarded", f"discarded: {decided.discarded}"
         runtime_ms = round(seconds * 1000)
         started_ms = self._now_ms() - runtime_ms
         started = format_instant(started_ms)

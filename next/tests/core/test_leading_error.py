@@ -13,7 +13,7 @@ from delayq.core.control_flow import (
     leading_error,
 )
 from delayq.core.envelope import Envelope
-from delayq.core.outcome import DONE, Done, GiveUp, Outcome, Policy, RunAgain, decide
+from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, decide
 
 ENVELOPE = Envelope(v=1, id="one", name="n", queue="q", data=b"{}", attempts=0, created_ms=0)  # type: ignore[arg-type]
 
@@ -62,7 +62,7 @@ def test_the_longest_retry_and_snooze_lead() -> None:
 
 def test_a_signal_in_a_group_decides_the_outcome() -> None:
     assert outcome_of(group(Snooze("1h"))) == RunAgain(3_600_000, 0, 0)
-    assert outcome_of(group(Discard(), Snooze("1h"))) == DONE
+    assert outcome_of(group(Discard(), Snooze("1h"))) == Done(discarded="the handler discarded the job")
     assert outcome_of(group(JobCancelled("x"), ERROR)) == Done(is_stopped=True)
     assert outcome_of(group(WorkerShutdown("x"), ERROR)) == RunAgain(0, 0, 0)
     assert outcome_of(group(ERROR, FAIL)) == GiveUp(1, 1, FAIL)
