@@ -188,6 +188,7 @@ def test_the_same_signal_again_means_leave_now(start: Start, client: DelayQ, tmp
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=20) == 130
     assert_handed_back(client, ref.id)
+    assert client.workers() == []
 
 
 def test_two_signals_of_one_stop_are_no_impatience(start: Start, client: DelayQ, tmp_path: Path) -> None:

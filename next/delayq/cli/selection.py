@@ -76,12 +76,15 @@ class Selection:
             newest_first=newest_first,
         )
 
-    def counts(self, client: DelayQ) -> dict[str, int]:
-        """Return the number of matching failed jobs by queue, without zeros."""
+    def counts(self, client: DelayQ, refusals: Refusals) -> dict[str, int]:
+        """Return the number of matching failed jobs by queue, without zeros. A queue that cannot be read is told."""
         if self.narrowing:
-            return dict(Counter(job.queue for job in found_jobs(client, self.search(client), Refusals())))
+            return dict(Counter(job.queue for job in found_jobs(client, self.search(client), refusals)))
         queues = named_queues(client, self.queue)
         found = client.stats() if queues is None else [one for queue in queues for one in client.stats(queue)]
+        for one in found:
+            if one.error:
+                refusals.tell(CallRefused(f"The queue {one.queue!r} cannot be read. {one.error}"))
         return {one.queue: one.failed for one in found if one.failed}
 
     def __str__(self) -> str:

@@ -139,7 +139,8 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     elif states.isdisjoint(("working", "idle")):
         shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
         what = f"No worker of the queue {queue} accepts jobs: all of them are {shown}."
-        yield Reason("workers-idle", what, "Send SIGCONT to the paused workers, or start another worker.")
+        resume = "Send SIGCONT to the paused workers, or start another worker."
+        yield Reason("workers-idle", what, resume if "paused" in states else start)
 
 
 def _stuck(facts: Facts) -> Iterator[Reason]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from delayq.core.display import several
 from delayq.core.exit_codes import ExitCode
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.options import WorkerOptions
@@ -101,8 +102,7 @@ class Stopping:
     def begin(self, why: str, children: Sequence[ChildProcess]) -> None:
         """Begin the shutdown, unless it has begun. `why` is the cause, for the log."""
         if self._end_at is None:
-            limit = f"running jobs have {self._options.grace:g} s to finish"
-            logger.info("the worker is shutting down: %s; %s", why, limit if _runs_job(children) else "no job runs")
+            logger.info("the worker is shutting down: %s; %s", why, self._waits_for(children))
             self._end_at = self._clock() + self._options.grace
 
     def give_up(self, why: str, children: Sequence[ChildProcess]) -> None:
@@ -110,6 +110,17 @@ class Stopping:
         if self._end_at is None:
             self.code = ExitCode.WRONG_USE
         self.begin(why, children)
+
+    def _waits_for(self, children: Sequence[ChildProcess]) -> str:
+        """Return words for the log: which jobs the worker waits for, and how long."""
+        alive = [child for child in children if child.process_id is not None]
+        states = [view.state for child in alive for view in child.slots.read()]
+        if SlotState.RUNNING in states:
+            return f"running jobs have {self._options.grace:g} s to finish"
+        finished = states.count(SlotState.DONE)
+        if finished:
+            return f"no job runs, and {several(finished, 'finished job')} must be reported in {self._options.grace:g} s"
+        return "no job runs"
 
     def _on_stop_signal(self, number: int, children: Sequence[ChildProcess]) -> None:
         now = self._clock()
@@ -138,11 +149,6 @@ class Stopping:
         """Return words for the log if all workers were asked to restart after this worker started; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
         return "all workers were asked to restart" if latest > self._last_restart_ms else ""
-
-
-def _runs_job(children: Sequence[ChildProcess]) -> bool:
-    alive = [child for child in children if child.process_id is not None]
-    return any(view.state is SlotState.RUNNING for child in alive for view in child.slots.read())
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:

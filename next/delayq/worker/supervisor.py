@@ -84,7 +84,7 @@ class Supervisor:
                 break
             self._wait()
         self._sidecar.stop()
-        if self._settle_dead() and not self._stopping.leaves_now:
+        if self._settle_dead():
             # With no children left, Heartbeat removes this worker from the list of live workers. During an outage,
             # this is left out, and the entry expires.
             self._step_alive([])

@@ -79,6 +79,15 @@ def test_nothing_that_fits_is_told(run: Run, failures: DelayQ) -> None:
         assert (end.exit_code, end.stderr) == (0, "delayq: No failed job matches.\n")
 
 
+@pytest.mark.parametrize("words", ["flush", "prune --older 1s", "forget --all", "forget --all --name order.*"])
+def test_a_queue_that_cannot_be_read_is_told_before_the_question(run: Run, server: redis.Redis, words: str) -> None:
+    server.sadd("delayq:queues", "hurt")
+    server.set("delayq:{hurt}:failed", "no set")
+    end = run("failed", *words.split())
+    assert end.exit_code == 1
+    assert "hurt" in end.stderr and "No failed job matches" not in end.stderr
+
+
 @pytest.mark.parametrize("words", ["list", "groups", "retry", "forget --yes"])
 def test_an_invalid_filter_is_refused_even_without_queues(run: Run, words: str) -> None:
     refused = run("failed", *words.split(), "--since", "garbage").exception

@@ -136,3 +136,20 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(tell: Tell, impatient: None
     )
     assert tell("maintenance", "of")[0] == 2
     assert tell("--url", "redis://127.0.0.1:1", "restart")[0] == 5
+
+
+def test_a_full_server_keeps_the_workers_that_it_has(
+    run: Run, url: str, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys())
+    about = {"queues": ["orders"], "state": "idle"}
+    registry.announce({"dq:a:1:x": about}, 1)
+    server.pexpire("delayq:worker:dq:a:1:x", 5_000)
+    server.config_set("maxmemory", 1)
+    try:
+        registry.announce({"dq:a:1:x": about}, 1)
+    finally:
+        server.config_set("maxmemory", 0)
+    left: Any = server.pttl("delayq:worker:dq:a:1:x")
+    assert left > 20_000
+    assert "the list of workers cannot be updated: " in caplog.text

@@ -149,6 +149,7 @@ class ClusterGroup:
         for _ in range(6):
             options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
             options += ["--cluster-require-full-coverage", "no"]
+            options += ["--cluster-migration-barrier", "9"]  # each primary keeps its replica
             server = Server(folder, *options, password=None, port=_free_cluster_port())
             stack.callback(server.end)
             self.servers.append(server)

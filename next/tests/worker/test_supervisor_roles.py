@@ -404,7 +404,8 @@ def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None
     ("states", "said"),
     [
         ((SlotState.RUNNING,), "running jobs have 20 s to finish"),
-        ((SlotState.WAITING, SlotState.DONE), "no job runs"),
+        ((SlotState.WAITING,), "no job runs"),
+        ((SlotState.DONE,), "no job runs, and 1 finished job must be reported in 20 s"),
         ((), "no job runs"),
     ],
 )

@@ -120,8 +120,8 @@ def forget(
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()
     with session.client() as client:
-        if not chosen.ids and not _may_delete(chosen, client, yes=yes):
-            return
+        if not chosen.ids and not _may_delete(chosen, client, refusals, yes=yes):
+            raise typer.Exit(refusals.exit_code)
         with session.audited("failed forget", str(chosen)) as deed:
             progress = Progress("deleted")
             for name_of_queue, jobs in _by_queue(_chosen_jobs(chosen, client, refusals)):
@@ -169,8 +169,8 @@ def _delete_old(context: typer.Context, chosen: Selection, older: str, *, yes: b
     done: Counter[str] = Counter()
     with session.client() as client:
         queues = named_queues(client, chosen.queue) or client.queues()
-        if not _may_delete(chosen, client, yes=yes):
-            return
+        if not _may_delete(chosen, client, refusals, yes=yes):
+            raise typer.Exit(refusals.exit_code)
         with session.audited("failed prune" if chosen.until else "failed flush", str(chosen)) as deed:
             for queue in queues:
                 try:
@@ -188,16 +188,17 @@ def _delete_old(context: typer.Context, chosen: Selection, older: str, *, yes: b
     raise typer.Exit(refusals.exit_code)
 
 
-def _may_delete(chosen: Selection, client: DelayQ, *, yes: bool) -> bool:
+def _may_delete(chosen: Selection, client: DelayQ, refusals: Refusals, *, yes: bool) -> bool:
     """Unless `yes` is set, ask for confirmation and show the number of jobs by queue.
 
     Return False if no job matches. With `yes`, return True without a count. Raises typer.Abort if the answer is no.
     """
     if yes:
         return True
-    counts = chosen.counts(client)
+    counts = chosen.counts(client, refusals)
     if not counts:
-        print_note(NOTHING)
+        if not refusals.exit_code:
+            print_note(NOTHING)
         return False
     confirm(f"Delete {several(sum(counts.values()), 'failed job')} ({spread(counts)})", yes=False)
     return True

@@ -50,6 +50,7 @@ _OF_CLIENT_CERTIFICATE: Final = (
     "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
 )
 _HINTS_OF_LOST: Final = (
+    ("max number of clients", "Raise `maxclients` of the server, or close connections that are not needed."),
     ("mismatch", "Use a host in the url that the certificate names."),
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
@@ -214,6 +215,8 @@ def hint_of_lost(reason: str, where: str) -> str:
     if "certificate verify failed" in reason:
         if "ssl_ca_path=" in where:
             return "Run `openssl rehash DIRECTORY` on the directory of ssl_ca_path, which must contain the CA."
+        if "ssl_ca_certs=" in where:
+            return "The file of ssl_ca_certs does not have the certificate of its CA. Name the right file."
         return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."
     if where.startswith("rediss"):
         return (

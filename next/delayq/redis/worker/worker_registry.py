@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from delayq.core.errors import BackendError
+from delayq.core.outages import Outages
 from delayq.core.views import WorkerInfo
 from delayq.redis.calls.call import Call, command, read
 from delayq.redis.connection.executor import Executor
@@ -16,25 +18,35 @@ from delayq.redis.keys import Keys
 
 TTL_MS: Final = 30_000
 
+UNLISTED: Final = "the list of workers cannot be updated"
+
 
 class RedisWorkerRegistry:
     """Implements the protocol WorkerRegistry with Redis."""
 
     def __init__(self, executor: Executor, keys: Keys) -> None:
         self._executor = executor
+        self._outages = Outages()
         self._keys = keys
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
         """Store descriptions of children under their names, in one request.
 
-        A full server refuses these calls. Refusals are ignored, because a worker need not be on the list to work.
+        A worker need not be on the list to work, so a refusal is only logged. A full server refuses to store the
+        descriptions, but not to keep those that it has.
         """
         calls: list[Call[Any]] = []
         for name, document in documents.items():
             written = msgspec.json.encode({"name": name, **document})
             calls.append(command("SET", self._keys.of_worker(name), written, "PX", TTL_MS, parse=_ignore))
             calls.append(command("ZADD", self._keys.workers, now_ms + TTL_MS, name, parse=_ignore))
-        drive(self._executor.run_all(calls))
+        refused = [one for one in drive(self._executor.run_all(calls)) if isinstance(one, BackendError)]
+        if refused:
+            self._outages.tell(UNLISTED, refused[0])
+            keep = [command("PEXPIRE", self._keys.of_worker(name), TTL_MS, parse=_ignore) for name in documents]
+            drive(self._executor.run_all(keep))
+        else:
+            self._outages.is_over(UNLISTED)
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
         """Remove the named children from the list, and also all other children whose descriptions have expired."""
