@@ -172,6 +172,14 @@ class ClusterGroup:
         """Return the primary that has the keys of a queue, as a living server sees it."""
         return self.owner_of_slot(key_slot(f"{{{queue}}}".encode()))
 
+    def replica_of(self, primary: Server) -> Server:
+        """Return the replica of a primary."""
+        for server in self.servers:
+            info: Any = server.client.info("replication")
+            if info["role"] == "slave" and int(info["master_port"]) == primary.port:
+                return server
+        raise AssertionError(f"{primary.port} has no replica")
+
     def owner_of_slot(self, slot: int) -> Server:
         """Return the primary that has a slot, as a living server sees it."""
         alive = next(server for server in self.servers if server.is_alive())
@@ -247,6 +255,32 @@ def hanging(server: Server) -> Iterator[None]:
         yield
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def hanging_node(group: ClusterGroup, primary: Server) -> Iterator[None]:
+    """Suspend a primary of a cluster, and its replica, for the block."""
+    replica = group.replica_of(primary)
+    with hanging(primary), hanging(replica):  # the replica goes on first, so it does not become the primary
+        yield
+
+
+@contextmanager
+def walled_off(group: SentinelGroup) -> Iterator[Server]:
+    """Hide a living primary from the sentinels. The block runs when they have another one, and gets the old one."""
+    wait_until(lambda: group.is_whole(replicas=2))
+    old = group.primary()
+    for server in group.servers:
+        command(server, "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all")
+    for sentinel in group.sentinels:
+        command(sentinel, "SENTINEL", "SET", SERVICE, "auth-user", "watcher", "auth-pass", "pw")
+    wait_until(lambda: "user=watcher" in command(old, "CLIENT", "LIST"))
+    command(old, "ACL", "SETUSER", "watcher", "-ping", "-slaveof", "-replicaof")
+    try:
+        wait_until(lambda: group.primary() is not old and group.agree())
+        yield old
+    finally:
+        command(old, "ACL", "SETUSER", "watcher", "+@all")
 
 
 @contextmanager

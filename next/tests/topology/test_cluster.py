@@ -22,7 +22,7 @@ from tests.support.topologies import (
     cluster_group,
     command,
     failover,
-    hanging,
+    hanging_node,
     lines,
     stamping_worker,
 )
@@ -117,8 +117,7 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
     with DelayQ(group.url) as client:
         client.schedule("n", queue=other, delay="1h")
         client.schedule("n", queue="q1", delay="1h")
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+        with hanging_node(group, owner):
             assert client.schedule("n", queue=other, delay="1h").outcome == "created"
             with pytest.raises(BackendUnavailable, match=r"did not reply|cannot be reached"):
                 client.get("x", queue="q1")
@@ -126,11 +125,6 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
             assert {job.queue for job in page.jobs} == {other}
             (error,) = page.errors.values()
             assert error.message.startswith("The search is incomplete, because the queue 'q1' could not be read. Redis")
-
-
-def is_replica_of(server: Server, owner: Server) -> bool:
-    info = server.client.info("replication")
-    return bool(info["role"] == "slave" and int(info["master_port"]) == owner.port)
 
 
 def test_a_worker_runs_the_jobs_of_all_nodes_and_follows_a_failover(group: ClusterGroup, tmp_path: Path) -> None:
@@ -173,8 +167,7 @@ def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup,
     with stamping_worker(group.url, tmp_path, *QUEUES), DelayQ(group.url) as client:
         client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q1")
         wait_until(lambda: lines(log) == ["first"])
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+        with hanging_node(group, owner):
             time.sleep(3)
             for queue in others:
                 client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue, delay="100ms")
@@ -230,8 +223,7 @@ def test_a_hanging_node_is_named_and_a_search_is_never_unknown(group: ClusterGro
     with DelayQ(group.url) as client:
         for queue in QUEUES:
             client.schedule("n", queue=queue, delay="1h")
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):
+        with hanging_node(group, owner):
             rows = {stats.queue: stats for stats in client.stats() if stats.queue in QUEUES}
             with pytest.raises(BackendUnavailable, match="other queues could not be searched"):
                 client.look_elsewhere("nowhere", queue=other)

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from delayq.settings.model import load_settings
 from tests.support.topologies import (
     SERVICE,
     SentinelGroup,
-    Server,
     command,
     failover,
     lines,
     sentinel_group,
     stamping_worker,
+    walled_off,
 )
 from tests.support.waiting import wait_until
 
@@ -89,24 +89,6 @@ def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group:
         client.schedule("n")
     assert "none of its sentinels answered (redis://127.0.0.1:1, redis://127.0.0.1:2)" in str(raised.value)
     assert "Nothing was sent." in str(raised.value)
-
-
-@contextmanager
-def walled_off(group: SentinelGroup) -> Iterator[Server]:
-    """Hide a living primary from the sentinels. The block runs when they have another one, and gets the old one."""
-    wait_until(lambda: group.is_whole(replicas=2))
-    old = group.primary()
-    for server in group.servers:
-        command(server, "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all")
-    for sentinel in group.sentinels:
-        command(sentinel, "SENTINEL", "SET", SERVICE, "auth-user", "watcher", "auth-pass", "pw")
-    wait_until(lambda: "user=watcher" in command(old, "CLIENT", "LIST"))
-    command(old, "ACL", "SETUSER", "watcher", "-ping", "-slaveof", "-replicaof")
-    try:
-        wait_until(lambda: group.primary() is not old and group.agree())
-        yield old
-    finally:
-        command(old, "ACL", "SETUSER", "watcher", "+@all")
 
 
 def test_clients_leave_a_living_primary_that_the_sentinels_replaced(group: SentinelGroup) -> None:
