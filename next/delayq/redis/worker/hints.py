@@ -38,6 +38,9 @@ only exact to a millisecond.
 RECONNECT_PAUSE: Final = 0.5
 """Shortest pause after a failed connection before the next attempt to connect, in seconds."""
 
+TRY_TIMEOUT: Final = 0.5
+"""How long a try to connect may take, in seconds. A waiting supervisor does nothing else."""
+
 
 class Hints:
     """A subscription to one channel. After a failure, a later `wait` connects again.
@@ -72,6 +75,10 @@ class Hints:
 
         If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list.
         """
+        pause = self._connect_at - time.monotonic()
+        if not self.is_subscribed and pause > 0:
+            self._sleep(min(seconds, pause))
+            return []
         try:
             connection = self._connection or self._subscribe()
             if not connection.can_read(timeout=max(seconds - EXACT, 0)):
@@ -85,9 +92,7 @@ class Hints:
             return []
 
     def _subscribe(self) -> AbstractConnection:
-        if time.monotonic() < self._connect_at:
-            raise RedisError("it is too early to connect again")
-        self._connection = connection = self._locate().blocking_connection()
+        self._connection = connection = self._locate().blocking_connection(TRY_TIMEOUT)
         connection.connect()
         connection.send_command("SUBSCRIBE", self._channel)
         try:
