@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
+from typer.testing import CliRunner
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSearch, JobSpec
-from delayq.core.errors import CallRefused, ConfigError
+from delayq.cli import main as cli
+from delayq.core.errors import CallRefused, ConfigError, NodeError
 from delayq.core.shards import shard_names
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
@@ -230,6 +232,23 @@ def test_a_hanging_node_is_named_and_a_search_is_never_unknown(group: ClusterGro
     assert [queue for queue in QUEUES if rows[queue].error] == theirs
     assert all(str(owner.port) in rows[queue].error for queue in theirs)
     assert rows[other].scheduled >= 1
+
+
+def test_stats_names_the_hanging_node_that_has_the_list_of_queues(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    owner = group.owner_of_slot(key_slot(b"delayq:queues"))
+    other = next(queue for queue in QUEUES if group.owner(queue) is not owner)
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue=other, delay="1h")
+    with hanging_node(group, owner):
+        of_all = CliRunner().invoke(cli.app, ["--url", group.url, "stats"])
+        of_one = CliRunner().invoke(cli.app, ["--url", group.url, "stats", "--queue", other])
+    assert isinstance(of_all.exception, NodeError)
+    assert of_all.exception.exit_code == 5
+    words = f"The list of queues cannot be read. Redis at redis://127.0.0.1:{owner.port}"
+    assert of_all.exception.message.startswith(words)
+    assert of_all.exception.hint == "`delayq stats --queue NAME` shows a queue of another node."
+    assert (of_one.exit_code, other in of_one.output) == (0, True)
 
 
 def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:
