@@ -158,11 +158,16 @@ class ClusterGroup:
         for n, server in enumerate(primaries):
             first, last = n * SLOTS // 3, (n + 1) * SLOTS // 3 - 1
             command(server, "CLUSTER", "ADDSLOTS", *range(first, last + 1))
-        wait_until(lambda: all(len(self.nodes(server)) == 6 for server in self.servers))
+        wait_until(lambda: all(self._knows_all(server) for server in self.servers))
         for primary, replica in zip(primaries, replicas, strict=True):
             command(replica, "CLUSTER", "REPLICATE", command(primary, "CLUSTER", "MYID"))
         self.url = f"redis+cluster://127.0.0.1:{primaries[0].port},127.0.0.1:{primaries[1].port}"
         wait_until(self.is_whole)
+
+    def _knows_all(self, server: Server) -> bool:
+        """Return True if a server has the final ids of all servers, and not those of a handshake."""
+        rows = self.nodes(server)
+        return len(rows) == 6 and not any("handshake" in row[2] for row in rows)
 
     def nodes(self, server: Server) -> list[list[str]]:
         """Return the rows of CLUSTER NODES as a server sees them."""
