@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, LoginRefused
+from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, Sentinels
@@ -152,17 +154,27 @@ def test_the_parts_of_an_address() -> None:
 class Named:
     """The executor of a sentinel that names one server as the primary since an epoch, or does not answer."""
 
-    def __init__(self, port: int, epoch: int) -> None:
+    def __init__(self, port: int, epoch: int, flags: str = "master") -> None:
         self.where = f"sentinel of {port}"
         self.asked = 0
         self._port = port
-        self._epoch = epoch
+        about = {"ip": "127.0.0.1", "port": port, "flags": flags, "config-epoch": epoch}
+        self._reply = [str(word).encode() for pair in about.items() for word in pair]
 
-    async def run(self, call: object) -> tuple[int, str, int]:
+    async def run(self, call: Call[Any]) -> Any:
         self.asked += 1
         if not self._port:
             raise BackendUnavailable("away")
-        return self._epoch, "127.0.0.1", self._port
+        return call.parse(self._reply)
+
+
+def test_a_sentinel_that_leads_a_failover_names_the_old_primary() -> None:
+    """Until the end of the failover, it has the new epoch already, but the old address."""
+    address = SentinelAddress("redis+sentinel://h1,h2,h3/main")
+    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server))
+    leader = Named(9, 4, "s_down,o_down,master,failover_in_progress")
+    sentinels._executors = [Named(2, 4), leader, Named(2, 4)]  # type: ignore[list-item]
+    assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
 
 
 def test_the_newest_answer_of_all_sentinels_counts() -> None:
