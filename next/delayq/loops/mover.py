@@ -45,6 +45,11 @@ class Mover:
         self.outboxes: set[str] = set()
         """Queues whose outbox has job-end records for the relay."""
 
+    @property
+    def queues(self) -> set[str]:
+        """The queues that the mover serves."""
+        return set(self._due)
+
     def step(self, hinted: set[str]) -> float:
         """Promote the due jobs of all queues, and return the seconds until the next step.
 

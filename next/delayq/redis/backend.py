@@ -120,7 +120,7 @@ class RedisBackend:
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
-        return Hints(self._address, self._keys.wake, consequence=LATE_START)
+        return Hints(self._address, self._keys.wake, consequence=LATE_START, is_checked=True)
 
     def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""

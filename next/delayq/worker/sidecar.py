@@ -122,7 +122,8 @@ def _run(
 ) -> None:
     wake_ups = backend.wake_ups()
     loops = _loops(backend, options, queues, lease, wake_ups=wake_ups)
-    run_loops(loops, _sleep if wake_ups is None else partial(_wait, wake_ups), stopping, gives_up=gives_up)
+    wait = _sleep if wake_ups is None else partial(_wait, wake_ups, loops[0])
+    run_loops(loops, wait, stopping, gives_up=gives_up)
 
 
 def _loops(
@@ -134,9 +135,14 @@ def _loops(
     return mover, Relay(keeper, mover.outboxes), janitor
 
 
-def _wait(wake_ups: WakeUps, seconds: float) -> set[str]:
-    """Wait for notifications from scripts, and return the queues that they name."""
-    return {queue for queue, _ in wake_ups.wait(seconds)}
+def _wait(wake_ups: WakeUps, mover: Mover, seconds: float) -> set[str]:
+    """Wait for notifications from scripts, and return the queues that they name.
+
+    If the subscription is lost, return all queues of the mover, because notifications may be lost too.
+    """
+    was_subscribed = wake_ups.is_subscribed
+    hinted = {queue for queue, _ in wake_ups.wait(seconds)}
+    return hinted if wake_ups.is_subscribed or not was_subscribed else hinted | mover.queues
 
 
 def _sleep(seconds: float) -> set[str]:

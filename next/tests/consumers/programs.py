@@ -70,15 +70,15 @@ class Programs:
         self._stack.callback(program.end)
         return program
 
-    def run(self, *words: str, **environment: str) -> str:
-        """Run a program to its end, and return what it printed."""
+    def run(self, *words: str, seconds: float = 60, **environment: str) -> str:
+        """Run a program to its end, at most so many seconds, and return what it printed."""
         done = subprocess.run(
             words,
             cwd=self.folder,
             env={**self._environment, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"

@@ -159,11 +159,16 @@ class ClusterGroup:
         for n, server in enumerate(primaries):
             first, last = n * SLOTS // 3, (n + 1) * SLOTS // 3 - 1
             command(server, "CLUSTER", "ADDSLOTS", *range(first, last + 1))
-        wait_until(lambda: all(len(self.nodes(server)) == 6 for server in self.servers))
+        wait_until(lambda: all(self._knows_all(server) for server in self.servers))
         for primary, replica in zip(primaries, replicas, strict=True):
             command(replica, "CLUSTER", "REPLICATE", command(primary, "CLUSTER", "MYID"))
         self.url = f"redis+cluster://127.0.0.1:{primaries[0].port},127.0.0.1:{primaries[1].port}"
         wait_until(self.is_whole)
+
+    def _knows_all(self, server: Server) -> bool:
+        """Return True if a server has the final ids of all servers, and not those of a handshake."""
+        rows = self.nodes(server)
+        return len(rows) == 6 and not any("handshake" in row[2] for row in rows)
 
     def nodes(self, server: Server) -> list[list[str]]:
         """Return the rows of CLUSTER NODES as a server sees them."""
@@ -172,6 +177,14 @@ class ClusterGroup:
     def owner(self, queue: str) -> Server:
         """Return the primary that has the keys of a queue, as a living server sees it."""
         return self.owner_of_slot(key_slot(f"{{{queue}}}".encode()))
+
+    def replica_of(self, primary: Server) -> Server:
+        """Return the replica of a primary."""
+        for server in self.servers:
+            info: Any = server.client.info("replication")
+            if info["role"] == "slave" and int(info["master_port"]) == primary.port:
+                return server
+        raise AssertionError(f"{primary.port} has no replica")
 
     def owner_of_slot(self, slot: int) -> Server:
         """Return the primary that has a slot, as a living server sees it."""
@@ -248,6 +261,32 @@ def hanging(server: Server) -> Iterator[None]:
         yield
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def hanging_node(group: ClusterGroup, primary: Server) -> Iterator[None]:
+    """Suspend a primary of a cluster, and its replica, for the block."""
+    replica = group.replica_of(primary)
+    with hanging(primary), hanging(replica):  # the replica goes on first, so it does not become the primary
+        yield
+
+
+@contextmanager
+def walled_off(group: SentinelGroup) -> Iterator[Server]:
+    """Hide a living primary from the sentinels. The block runs when they have another one, and gets the old one."""
+    wait_until(lambda: group.is_whole(replicas=2))
+    old = group.primary()
+    for server in group.servers:
+        command(server, "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all")
+    for sentinel in group.sentinels:
+        command(sentinel, "SENTINEL", "SET", SERVICE, "auth-user", "watcher", "auth-pass", "pw")
+    wait_until(lambda: "user=watcher" in command(old, "CLIENT", "LIST"))
+    command(old, "ACL", "SETUSER", "watcher", "-ping", "-slaveof", "-replicaof")
+    try:
+        wait_until(lambda: group.primary() is not old and group.agree())
+        yield old
+    finally:
+        command(old, "ACL", "SETUSER", "watcher", "+@all")
 
 
 @contextmanager

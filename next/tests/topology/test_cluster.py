@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
+from typer.testing import CliRunner
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSearch, JobSpec
-from delayq.core.errors import CallRefused, ConfigError, NodeUnavailable
+from delayq.cli import main as cli
+from delayq.core.errors import CallRefused, ConfigError, NodeError, NodeUnavailable
 from delayq.core.shards import shard_names
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
@@ -22,7 +24,7 @@ from tests.support.topologies import (
     cluster_group,
     command,
     failover,
-    hanging,
+    hanging_node,
     lines,
     stamping_worker,
 )
@@ -117,8 +119,7 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
     with DelayQ(group.url) as client:
         client.schedule("n", queue=other, delay="1h")
         client.schedule("n", queue="q1", delay="1h")
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+        with hanging_node(group, owner):
             assert client.schedule("n", queue=other, delay="1h").outcome == "created"
             with pytest.raises(NodeUnavailable, match=r"did not reply|cannot be reached") as failed:
                 client.get("x", queue="q1")
@@ -127,11 +128,6 @@ def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:
         assert {job.queue for job in page.jobs} == {other}
         (error,) = page.errors.values()
         assert error.message.startswith("The search is incomplete, because the queue 'q1' could not be read. Redis")
-
-
-def is_replica_of(server: Server, owner: Server) -> bool:
-    info = server.client.info("replication")
-    return bool(info["role"] == "slave" and int(info["master_port"]) == owner.port)
 
 
 def test_a_worker_runs_the_jobs_of_all_nodes_and_follows_a_failover(group: ClusterGroup, tmp_path: Path) -> None:
@@ -174,8 +170,7 @@ def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup,
     with stamping_worker(group.url, tmp_path, *QUEUES), DelayQ(group.url) as client:
         client.schedule("stamp", {"path": str(log), "text": "first"}, queue="q1")
         wait_until(lambda: lines(log) == ["first"])
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):  # the replica goes on first, so it does not become the primary
+        with hanging_node(group, owner):
             time.sleep(3)
             for queue in others:
                 client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue, delay="100ms")
@@ -232,14 +227,30 @@ def test_a_hanging_node_is_named_and_a_search_is_never_unknown(group: ClusterGro
     with DelayQ(group.url) as client:
         for queue in QUEUES:
             client.schedule("n", queue=queue, delay="1h")
-        replica = next(server for server in group.servers if is_replica_of(server, owner))
-        with hanging(owner), hanging(replica):
+        with hanging_node(group, owner):
             rows = {stats.queue: stats for stats in client.stats() if stats.queue in QUEUES}
             with pytest.raises(BackendUnavailable, match="other queues could not be searched"):
                 client.look_elsewhere("nowhere", queue=other)
     assert [queue for queue in QUEUES if rows[queue].error] == theirs
     assert all(str(owner.port) in rows[queue].error for queue in theirs)
     assert rows[other].scheduled >= 1
+
+
+def test_stats_names_the_hanging_node_that_has_the_list_of_queues(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    owner = group.owner_of_slot(key_slot(b"delayq:queues"))
+    other = next(queue for queue in QUEUES if group.owner(queue) is not owner)
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue=other, delay="1h")
+    with hanging_node(group, owner):
+        of_all = CliRunner().invoke(cli.app, ["--url", group.url, "stats"])
+        of_one = CliRunner().invoke(cli.app, ["--url", group.url, "stats", "--queue", other])
+    assert isinstance(of_all.exception, NodeError)
+    assert of_all.exception.exit_code == 5
+    words = f"The list of queues cannot be read. Redis at redis://127.0.0.1:{owner.port}"
+    assert of_all.exception.message.startswith(words)
+    assert of_all.exception.hint == "`delayq stats --queue NAME` shows a queue of another node."
+    assert (of_one.exit_code, other in of_one.output) == (0, True)
 
 
 def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
 from delayq.core.display import did_you_mean, several
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import InvalidInput, NodeError
 from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
 from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
@@ -65,7 +65,7 @@ def stats(
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
-        found = client.stats(queue)
+        found = _stats_of_all(client) if queue is None else client.stats(queue)
         readable = [one.queue for one in found if not one.error]
         history = {name: client.history(name, days=days) for name in readable} if days else {}
         is_partial = len(readable) < len(found)
@@ -85,6 +85,16 @@ def stats(
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
     if busy or any(one.error for one in found):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _stats_of_all(client: DelayQ) -> list[QueueStats]:
+    try:
+        return client.stats()
+    except NodeError as error:
+        raise type(error)(
+            f"The list of queues cannot be read. {error.message}",
+            hint="`delayq stats --queue NAME` shows a queue of another node.",
+        ) from error
 
 
 def pause(

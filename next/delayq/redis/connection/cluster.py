@@ -146,6 +146,7 @@ class ClusterExecutor(Executor):
         unsure: dict[int, BackendError] = {}
         nodes: dict[int, str] = {}
         pause = FIRST_PAUSE
+        began = deadline - self._retry_timeout
         while True:
             for part in parts:
                 answers = await self._finish_part(part, block)
@@ -155,6 +156,7 @@ class ClusterExecutor(Executor):
                         nodes[position] = part.node
                         if isinstance(answer, OutcomeUnknown):
                             unsure[position] = answer
+            took = self._clock() - began  # the next try of the same node may take as long
             again = _to_repeat(calls, outcomes)
             if not again or self._clock() + pause >= deadline:
                 break
@@ -163,11 +165,24 @@ class ClusterExecutor(Executor):
                     waiting.debug("%s Trying again …", outcomes[again[0]].message)
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+            if self._clock() + took >= deadline and not await self._has_moved(calls, parts, again):
+                break
+            began = self._clock()
             try:
                 parts = await self._send_again(calls, outcomes, again)
             except BackendUnavailable:
                 break  # no node answers
         return [_of_node(outcome, unsure.get(position), nodes[position]) for position, outcome in enumerate(outcomes)]
+
+    async def _has_moved(self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int]) -> bool:
+        """Return True if another node has the keys of one of these calls by now."""
+        try:
+            await self._slots.refresh()
+        except BackendUnavailable:
+            return False
+        sent_to = {position: part.node for part in parts for position in part.positions}
+        keys = {position: key for position in positions if (key := calls[position].key) is not None}
+        return any(self._slots.owner(key) != sent_to.get(position) for position, key in keys.items())
 
     async def _finish_part(self, part: Part, block: float) -> Sequence[Any]:
         """Return the outcomes of a part. If the node did not answer, all of them are the same error."""

@@ -82,14 +82,15 @@ class Sentinels:
 
         After a failover, some sentinels learn seconds later than others about the new primary. Meanwhile the old one
         may come back and accept jobs, which are lost. So all sentinels are asked, and the newest answer counts: the one
-        with the highest epoch, a number that grows with each failover. A sentinel that did not answer is left out for
-        SENTINEL_REST seconds if another one answers.
+        with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
+        epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
+        that did not answer is left out for SENTINEL_REST seconds if another one answers.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.
         """
         refusal: LoginRefused | None = None
-        newest: tuple[int, str, int] | None = None
+        newest: tuple[int, bool, str, int] | None = None
         for executor in sorted(self._executors, key=lambda one: self._failed_at.get(one.where, 0.0)):
             failed_at = self._failed_at.get(executor.where)
             if newest is not None and failed_at is not None and self._clock() < failed_at + SENTINEL_REST:
@@ -108,7 +109,8 @@ class Sentinels:
             self._failed_at.pop(executor.where, None)
             newest = named if newest is None else max(newest, named)
         if newest is not None:
-            return self._address.primary(newest[1], newest[2])
+            _, _, host, port = newest
+            return self._address.primary(host, port)
         asked = ", ".join(executor.where for executor in self._executors)
         raise refusal or ConnectionLost(f"none of its sentinels answered ({asked})", sent=False)
 
@@ -223,11 +225,12 @@ class SentinelLeaf:
         await leaf.close()
 
 
-def _primary_of(service: str) -> Call[tuple[int, str, int]]:
-    """Return the call that asks a sentinel for the primary: its epoch, host and port."""
-    return read("SENTINEL", "MASTER", service, parse=_epoch_host_port)
+def _primary_of(service: str) -> Call[tuple[int, bool, str, int]]:
+    """Return the call that asks a sentinel for the primary: its epoch, whether no failover is led, host and port."""
+    return read("SENTINEL", "MASTER", service, parse=_epoch_and_address)
 
 
-def _epoch_host_port(reply: list[bytes]) -> tuple[int, str, int]:
+def _epoch_and_address(reply: list[bytes]) -> tuple[int, bool, str, int]:
     about = dict(zip(reply[::2], reply[1::2], strict=True))
-    return int(about[b"config-epoch"]), about[b"ip"].decode(), int(about[b"port"])
+    is_settled = b"failover_in_progress" not in about[b"flags"]
+    return int(about[b"config-epoch"]), is_settled, about[b"ip"].decode(), int(about[b"port"])

@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from delayq.core.display import shown
 from delayq.core.errors import BackendError, CallRefused, InvalidInput, NodeError, NotConfirmed, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
-from delayq.core.shards import check_shards
+from delayq.core.shards import check_shards, shard_names
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
 from delayq.redis.calls import inspect
 from delayq.redis.calls import queues as calls
-from delayq.redis.calls.call import value_of
+from delayq.redis.calls.call import Call, value_of
 from delayq.redis.calls.queues import END, UNTIL_ENDED, Switch
 from delayq.redis.change_shards import change_shards, must_be_empty, read_holds
 from delayq.redis.operations.base import OperationsBase, RefT, Told
@@ -40,17 +40,26 @@ class QueueOperations(OperationsBase[RefT]):
         """
         session = self._session
         names = await self.queues() if queue is None else [check_queue(queue)]
-        shards = await session.shards.read_all(names)
-        calls = [inspect.stats(session.keys, shard) for name in names for shard in shards[name]]
-        outcomes = iter(await session.executor.run_all(calls))
-        found = [_total(name, [next(outcomes) for _ in shards[name]]) for name in names]
+        totals: dict[str, QueueStats | BackendError] = {}
+        left = names
+        while left:
+            # One trip, because each trip to a node that hangs takes seconds. It is repeated for a queue whose number of
+            # shards has changed.
+            shards = {name: shard_names(name, session.shards.known(name)) for name in left}
+            trip: list[Call[Any]] = session.shards.calls(left)
+            trip += [inspect.stats(session.keys, shard) for name in left for shard in shards[name]]
+            outcomes = await session.executor.run_all(trip)
+            session.shards.keep(left, outcomes[: len(left)])
+            counts = iter(outcomes[len(left) :])
+            totals |= {name: _total(name, [next(counts) for _ in shards[name]]) for name in left}
+            left = [name for name in left if session.shards.known(name) != len(shards[name])]
         if queue is not None:
-            return [value_of(found[0])]
+            return [value_of(totals[queue])]
         return [
             QueueStats(queue=name, error=total.message)
             if isinstance(total, CallRefused | NodeError)
             else value_of(total)
-            for name, total in zip(names, found, strict=True)
+            for name, total in [(name, totals[name]) for name in names]
         ]
 
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:

@@ -36,11 +36,20 @@ only exact to a millisecond.
 RECONNECT_PAUSE: Final = 0.5
 """Shortest pause after a failed connection before the next attempt to connect, in seconds."""
 
+FIRST_CHECK: Final = 1.0
+LONGEST_CHECK: Final = 16.0
+"""A subscription is checked by a PING after FIRST_CHECK seconds of silence. The pause doubles up to LONGEST_CHECK."""
+
+TRY_TIMEOUT: Final = 0.5
+"""How long a try to connect, and the reply to a PING, may take, in seconds. A waiting supervisor does nothing else."""
+
 
 class Hints:
     """A subscription to one channel. After a failure, a later `wait` connects again.
 
     `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
+    `is_checked`: if the address has several servers, notice that the server of the subscription hangs. The other
+    servers may still work, but their notifications do not arrive.
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class Hints:
         channel: str,
         *,
         consequence: str = "",
+        is_checked: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._locate = locator(address)
@@ -59,6 +69,10 @@ class Hints:
         self._told = False
         self._sleep = sleep
         self._connect_at = 0.0
+        self._is_checked = is_checked and not isinstance(address, Address)
+        self._check_pause = FIRST_CHECK
+        self._check_at = 0.0
+        self._is_asked = False
 
     @property
     def is_subscribed(self) -> bool:
@@ -68,24 +82,33 @@ class Hints:
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
 
-        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list.
+        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list. If
+        the subscription is lost, return an empty list at once.
         """
+        was_subscribed = self.is_subscribed
+        pause = self._connect_at - time.monotonic()
+        if not was_subscribed and pause > 0:
+            self._sleep(min(seconds, pause))
+            return []
         try:
             connection = self._connection or self._subscribe()
+            if self._is_checked:
+                seconds = min(seconds, self._check(connection))
             if not connection.can_read(timeout=max(seconds - EXACT, 0)):
                 self._sleep(min(seconds, EXACT))
                 return []
-            return _read_all(connection)
+            hints = _read_all(connection)
+            self._note_answer(has_hints=bool(hints))
+            return hints
         except (RedisError, ConnectionLost, LoginRefused):
             self._disconnect()
             self._connect_at = time.monotonic() + RECONNECT_PAUSE
-            self._sleep(min(seconds, RECONNECT_PAUSE))
+            if not was_subscribed:
+                self._sleep(min(seconds, RECONNECT_PAUSE))
             return []
 
     def _subscribe(self) -> AbstractConnection:
-        if time.monotonic() < self._connect_at:
-            raise RedisError("it is too early to connect again")
-        self._connection = connection = self._locate().blocking_connection()
+        self._connection = connection = self._locate().blocking_connection(TRY_TIMEOUT)
         connection.connect()
         connection.send_command("SUBSCRIBE", self._channel)
         try:
@@ -93,7 +116,26 @@ class Hints:
         except NoPermissionError as error:
             self._warn_refused(error)
             raise
+        self._note_answer(has_hints=True)
         return connection
+
+    def _check(self, connection: AbstractConnection) -> float:
+        """Send a PING if it is due, and return the seconds until the next check. Raises RedisError without a reply."""
+        now = time.monotonic()
+        if now >= self._check_at:
+            if self._is_asked and not connection.can_read(timeout=0):
+                raise RedisError("the server of the subscription hangs")
+            if not self._is_asked:
+                connection.send_command("PING")
+                self._is_asked = True
+                self._check_at = now + TRY_TIMEOUT
+        return max(self._check_at - now, 0.0)
+
+    def _note_answer(self, *, has_hints: bool) -> None:
+        """Plan the next check, because the server has answered or has sent notifications."""
+        self._check_pause = FIRST_CHECK if has_hints else min(2 * self._check_pause, LONGEST_CHECK)
+        self._check_at = time.monotonic() + self._check_pause
+        self._is_asked = False
 
     def _warn_refused(self, error: NoPermissionError) -> None:
         if self._told:
@@ -118,7 +160,10 @@ class Hints:
 def _read_all(connection: AbstractConnection) -> list[tuple[str, str]]:
     hints: list[tuple[str, str]] = []
     while connection.can_read(timeout=0):
-        _, _, message = connection.read_response(disable_decoding=True)
+        reply = connection.read_response(disable_decoding=True)
+        if len(reply) != 3:  # the reply to a PING
+            continue
+        _, _, message = reply
         first, _, second = message.decode("utf-8", "replace").partition(" ")
         hints.append((first, second))
     return hints

@@ -1,0 +1,86 @@
+"""The executor for a cluster with nodes in memory: how long it retries the calls of a node that hangs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from delayq.core.errors import BackendUnavailable, NodeUnavailable
+from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.cluster import ClusterExecutor
+from delayq.redis.connection.executor import Executor, Started
+from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.slot_map import SLOTS, ClusterAddress, SlotMap
+from delayq.redis.connection.url import Address
+
+TRY_TIMEOUT = 2.0
+RETRY_TIMEOUT = 5.0
+HANGING = "h1"
+CALL = read("GET", "key", parse=lambda reply: reply)
+
+
+class Cluster:
+    """A cluster of two nodes, of which HANGING does not answer. `owner` has all slots."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.owner = HANGING
+        self.asked: list[str] = []
+        address = ClusterAddress("redis+cluster://h1,h2")
+        self.executor = ClusterExecutor(
+            SlotMap(address, self._make_node, clock=lambda: self.now),
+            where="a cluster",
+            retry_timeout=RETRY_TIMEOUT,
+            rest=0.0,
+            sleep=self._sleep,
+            clock=lambda: self.now,
+        )
+
+    def _make_node(self, address: Address) -> Executor:
+        return Node(self, HANGING if HANGING in address.masked else "h2")  # type: ignore[return-value]
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Node:
+    """One node. A connection to a hanging node takes two seconds."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.where = name
+        self._cluster = cluster
+
+    async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
+        return [(0, SLOTS - 1, self._cluster.owner, 6379)]
+
+    async def start(self, calls: Sequence[Call[Any]]) -> Started[Any]:
+        self._cluster.asked.append(self.where)
+        if self.where == HANGING:
+            self._cluster.now += TRY_TIMEOUT
+        return Started(calls, None)
+
+    async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[str]:
+        if self.where == HANGING:
+            raise BackendUnavailable("hangs")
+        return ["value"] * len(started.calls)
+
+
+def test_a_call_to_a_hanging_node_ends_in_time() -> None:
+    cluster = Cluster()
+    with pytest.raises(NodeUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert cluster.now - 100 <= RETRY_TIMEOUT
+    assert cluster.asked == [HANGING, HANGING]
+
+
+def test_a_call_is_sent_to_a_node_that_took_over_at_the_last_moment() -> None:
+    cluster = Cluster()
+
+    async def sleep(seconds: float) -> None:
+        cluster.now += seconds
+        if len(cluster.asked) == 2:
+            cluster.owner = "h2"
+
+    cluster.executor._sleep = sleep
+    assert drive(cluster.executor.run(CALL)) == "value"
+    assert cluster.asked == [HANGING, HANGING, "h2"]
