@@ -22,6 +22,7 @@ from redis.exceptions import NoPermissionError, RedisError
 from delayq.core.errors import LoginRefused
 from delayq.redis.connection.factory import locator
 from delayq.redis.connection.leaf import ConnectionLost
+from delayq.redis.connection.url import Address
 
 if TYPE_CHECKING:
     from delayq.redis.connection.factory import AnyAddress
