@@ -188,6 +188,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         """Store jobs, in round trips for one shard each, and return references to them; see `schedule_many`."""
         shards = self._session.shards
         refs: dict[int, RefT] = {}
+        stored: list[str] = []
         unconfirmed = None
         until = 0.0
         left = deque(_in_trips(enumerate(jobs), shards))
@@ -204,11 +205,12 @@ class SchedulingOperations(OperationsBase[RefT]):
                 error.stored = [*refs.values(), *error.stored]
                 raise
             except OutcomeUnknown as error:
-                error.ids = [*[jobs[position].id for position in refs], *error.ids]
+                error.ids = [*stored, *error.ids]
                 raise
             except NotConfirmed as error:
                 unconfirmed, placed = error, list(error.done)
             until = 0.0
+            stored += [job.id for _, job in rows]
             for (position, _), ref in zip(rows, placed, strict=True):
                 refs[position] = ref
         in_order = [refs[position] for position in range(len(jobs))]
