@@ -102,7 +102,9 @@ class Stopping:
         """Begin the shutdown, unless it has begun. `why` is the cause, for the log."""
         if self._end_at is None:
             limit = f"running jobs have {self._options.grace:g} s to finish"
-            logger.info("the worker is shutting down: %s; %s", why, limit if _runs_job(children) else "no job runs")
+            logger.info(
+                "the worker is shutting down: %s; %s", why, limit if _runs_job(children) else "no job is running"
+            )
             self._end_at = self._clock() + self._options.grace
 
     def give_up(self, why: str, children: Sequence[ChildProcess]) -> None:

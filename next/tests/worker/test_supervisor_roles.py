@@ -404,8 +404,8 @@ def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None
     ("states", "said"),
     [
         ((SlotState.RUNNING,), "running jobs have 20 s to finish"),
-        ((SlotState.WAITING, SlotState.DONE), "no job runs"),
-        ((), "no job runs"),
+        ((SlotState.WAITING, SlotState.DONE), "no job is running"),
+        ((), "no job is running"),
     ],
 )
 def test_the_grace_period_is_told_only_if_a_job_runs(

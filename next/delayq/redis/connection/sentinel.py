@@ -137,9 +137,9 @@ class SentinelLeaf:
     After a lost connection, and after `close`, the leaf asks the sentinels again before the next request. Idle
     connections are then closed.
 
-    The leaf also asks again every ASK_EVERY seconds, because the sentinels may replace a primary that still works. This
-    primary accepts jobs until it becomes a replica, and then these jobs are lost, even if another replica has confirmed
-    them. If no sentinel answers, the leaf stays with its primary.
+    The leaf also asks again every ASK_EVERY seconds, because the sentinels may replace a primary that still works. The
+    replaced primary accepts jobs until it becomes a replica. These jobs are lost then, even if another replica has
+    confirmed them. If no sentinel answers, the leaf stays with its primary.
     """
 
     def __init__(
