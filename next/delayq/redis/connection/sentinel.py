@@ -194,7 +194,7 @@ class SentinelLeaf:
         await self._sentinels.close()
 
     async def _follow(self, leaf: Leaf[Any]) -> Leaf[Any]:
-        """Return the leaf of the current primary, which may have changed. `leaf`: the last known one."""
+        """Return the leaf of the current primary, which may have changed. `leaf`: that of the last known primary."""
         self._ask_at = self._clock() + ASK_EVERY
         try:
             current = await self._find()
