@@ -90,10 +90,11 @@ class Consumer(Protocol[TripT]):
         ...
 
     def unlock(self, job: DeliveryRef, digest: str) -> bool:
-        """Free the unique key of a job that is about to start, if the job owns the key. The thread of the job calls it.
+        """Free the unique key of a job that is about to start, if the job owns the key.
 
-        `digest`: the key, as `core/unique.py` writes it. Return False if the delivery no longer belongs to this
-        consumer; the key then stays taken, and the job does not start here. A storage without unique keys returns True.
+        The thread of the job calls this method. `digest`: the digest of the key, see `core/unique.py`. Return False if
+        the delivery no longer belongs to this consumer. The key then stays taken, and this consumer must not start the
+        job. A storage without unique keys returns True.
         """
         ...
 
@@ -120,8 +121,8 @@ class LeaseKeeper(Protocol):
     def queues(self) -> list[str]:
         """Return the names that deliveries have as `queue`. The worker calls this once, after `open`.
 
-        These are the queues of the worker. A storage that divides a queue has a name for each part instead, such as
-        `orders`, `orders#1`; see `core/shards.py`. `Backend.consumer` gets these names.
+        These are the names of the queues of the worker. If the storage divides a queue, they are the names of its
+        parts, such as `orders` and `orders#1`; see `core/shards.py`. The worker passes them to `Backend.consumer`.
         """
         ...
 
@@ -280,9 +281,9 @@ class Backend(Protocol):
         """Make the consumer of a child.
 
         `queues`: the names from `LeaseKeeper.queues`. `name`: name of the consumer in the storage; no two children ever
-        have the same name. `order`: sorts the queues
-        by their priority, before each read. `forced`: ignore the maintenance switch, with which operators pause all
-        queues. `wake_fd`: a descriptor that becomes readable when a signal arrives, which must end a blocked read.
+        have the same name. `order`: sorts the queues by their priority, before each read. `forced`: ignore the
+        maintenance switch, with which operators pause all queues. `wake_fd`: a descriptor that becomes readable when a
+        signal arrives; the consumer must then end a blocked read.
         """
         ...
 

@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "reschedule": Command("Jobs", "Change the due time of a scheduled or ready job.", "jobs:reschedule"),
     "archive": Command("Jobs", "Move a scheduled or ready job to the failed jobs.", "jobs:archive"),
     "show": Command("Jobs", "Show all details of a job.", "show_jobs:show"),
-    "list": Command("Jobs", "List the jobs of a queue in one state, by time.", "show_jobs:list_jobs"),
+    "list": Command("Jobs", "List the jobs of a queue in one state, sorted by time.", "show_jobs:list_jobs"),
     "upcoming": Command("Jobs", "Count the jobs that become due in the next minutes.", "show_jobs:upcoming"),
     "why": Command("Jobs", "Explain why a job has not run.", "show_jobs:why"),
     "stats": Command("Queues", "Count the jobs of each queue by state.", "queues:stats"),

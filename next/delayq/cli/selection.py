@@ -1,4 +1,4 @@
-"""Options that select jobs, and the output of a search besides its jobs: progress, and queues that cannot be read."""
+"""Options that select jobs, and searches that print their progress and the queues that cannot be read."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class Selection:
             )
 
     def search(self, client: DelayQ, *, newest_first: bool | None = None) -> JobSearch:
-        """Return the search for the filters. Raises QueueNotFound."""
+        """Return a search with these filters. Raises QueueNotFound."""
         return JobSearch(
             state="failed",
             queues=named_queues(client, self.queue),
@@ -119,7 +119,7 @@ def found_jobs(client: DelayQ, search: JobSearch, refusals: Refusals) -> Iterato
 
 
 def head(found: Iterator[JobInfo], limit: int) -> tuple[list[JobInfo], bool]:
-    """Return the first jobs, up to `limit`, and True if there are more."""
+    """Return the first jobs, up to `limit`, and True if more jobs follow."""
     jobs = list(islice(found, limit))
     return jobs, next(found, None) is not None
 

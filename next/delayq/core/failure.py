@@ -44,7 +44,7 @@ _encode: Final = msgspec.json.Encoder().encode
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
     """Return the record of an exception. A long message is cut at its end, and a long traceback at its start.
 
-    The traceback begins with the first frame outside of delayq. If all frames belong to delayq, it has all of them.
+    The traceback begins with the first frame outside of delayq. If all frames belong to delayq, no frame is left out.
     """
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),

@@ -1,4 +1,4 @@
-"""Searches for jobs: what to look for, and which jobs match."""
+"""Searches for jobs: their criteria, and the check whether a job matches."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -27,13 +27,14 @@ class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
     * `queues`: the queues to search; None = all queues.
     * `name`: a pattern for the name, such as "order.*".
     * `tag`: a tag of the jobs.
-    * `since`, `until`: the earliest and the latest time. It is the time of the failure for failed jobs, the due time
-      for scheduled jobs, the time of deletion for completed jobs, and the time at which a ready or reserved job became
-      ready. A time is "2026-11-21T15:00:00Z", an aware datetime, or how long ago ("2h", a timedelta). If `until` is
-      None, jobs that fail after the start of the search are left out.
-    * `signature`: failed jobs of one group. `failed_groups` returns the signatures.
-    * `waiting_for_code`: scheduled jobs that wait for a worker with a newer release of the application, because the
-      last worker did not know their name or a field of their payload.
+    * `since`, `until`: the earliest and the latest time of the jobs. The time of a failed job is the time of its
+      failure, the time of a scheduled job its due time, the time of a completed job the time of its deletion, and the
+      time of a ready or reserved job the time at which it became ready. Give a point in time ("2026-11-21T15:00:00Z",
+      an aware datetime) or an age ("2h", a timedelta). If `until` is None, jobs that fail after the start of the search
+      are left out.
+    * `signature`: the signature of a group of failed jobs, as `failed_groups` returns it.
+    * `waiting_for_code`: True = only scheduled jobs that wait for a worker with a newer release of the application,
+      because the last worker that received them did not know their name or a field of their payload.
     * `newest_first`: the order by time. True = latest first, False = earliest first, None = latest first for failed
       jobs, and earliest first for all others.
     """
@@ -128,7 +129,7 @@ def _check(search: JobSearch) -> None:
 def _check_state(search: JobSearch, field: str, states: tuple[str, ...]) -> None:
     if search.state not in states:
         raise InvalidInput(
-            f"{field} selects {states[0]} jobs, and state is {shown(search.state)}.",
+            f"{field} selects {states[0]} jobs, but state is {shown(search.state)}.",
             hint="Leave out one of them.",
             field=field,
         )
@@ -147,8 +148,8 @@ class FoundJobs(msgspec.Struct, frozen=True):
     """One page of the jobs that a search found.
 
     * `jobs`: the jobs, in the order of the search. Failed jobs have their failures.
-    * `cursor`: the argument for the next page, or "" if this is the last page.
-    * `looked`: the number of jobs that were compared with the search.
+    * `cursor`: the argument `cursor` of `search` for the next page, or "" if this is the last page.
+    * `looked`: the number of jobs that were checked.
     * `errors`: the error by queue, for each queue that could not be read. With an error, the search is incomplete.
     """
 

@@ -89,7 +89,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     """One job, ready to be sent.
 
     `when` is the due time: relative to the server's clock ('+ms'), or absolute epoch ms. `has_own_id` is True if the
-    caller chose the id. `lock` is the unique key that the job takes, as `core/unique.py` writes it, or ''.
+    caller chose the id. `lock` is the lock of the unique key that the job takes (see `core/unique.py`), or ''.
     """
 
     id: str

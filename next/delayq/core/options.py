@@ -1,6 +1,6 @@
-"""Default options of a connection, and defaults of workers that are settings too.
+"""Default options of a connection, and default values of worker settings.
 
-Calls and declarations of jobs can override some of the options.
+Calls and declarations of jobs can override some of these options.
 """
 
 import re

@@ -30,6 +30,7 @@ class Outages:
     def tell(self, what: str, error: Exception, *, plan: str = "") -> None:
         """Log `what`, `plan` and the text of `error`, unless `what` was logged less than 5 s ago.
 
+        `plan`: the next step of the process, such as "; next try in 1 s".
         An error that is not a DelayqError is unexpected, so its traceback is logged too.
         """
         if isinstance(error, LoginRefused):

@@ -15,7 +15,8 @@ REST: Final = 1.0
 QUIET: Final = 5.0
 """An error has ended if a call succeeds at least this many seconds after the last failed call.
 
-One kind of call may fail while another succeeds, for example if only one key of the queue is damaged.
+An earlier success is not enough: one kind of call may fail while another succeeds, for example if only one key of the
+queue is damaged.
 """
 
 
@@ -31,7 +32,7 @@ class RestingQueues:
     def rest(self, queue: str, error: Exception) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
 
-        If a node of a cluster failed, one line is logged for all its queues.
+        If a node of a cluster failed, log one line for all queues of this node.
         """
         node = error.node if isinstance(error, NodeError) else ""
         self._failing[queue] = what = f"node {node} failed" if node else f"queue {queue_of(queue)} failed"
@@ -39,7 +40,7 @@ class RestingQueues:
         self._until[queue] = self._clock() + REST
 
     def worked(self, queues: Iterable[str]) -> None:
-        """Record successful calls. Log the end of an error, if the last failed call is long enough ago."""
+        """Record successful calls. Log the end of an error if its last failed call was at least QUIET seconds ago."""
         if not self._failing:
             return
         for queue in queues:

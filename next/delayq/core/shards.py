@@ -1,8 +1,8 @@
-"""Shards: the parts into which a large queue is divided. Each shard has keys of its own, so it can be on its own node.
+"""Shards: the parts into which a large queue is divided. Each shard has its own keys, so it can be on its own node.
 
-The first shard has the name of the queue, and the others have a number: `orders`, `orders#1`, `orders#2`. A queue
-without shards is a queue whose only shard is the first one. Names with a number occur only inside delayq; users see the
-name of the queue.
+The first shard has the name of the queue. The names of the other shards end in a number: `orders`, `orders#1`,
+`orders#2`. A queue that is not divided has only the first shard. Names with a number are used only inside delayq; users
+see the name of the queue.
 
 The id of a job decides its shard: the CRC-32 of the id, modulo the number of shards.
 """
@@ -23,12 +23,12 @@ def shard_names(queue: str, count: int) -> list[str]:
 
 
 def shard_number(job_id: str, count: int) -> int:
-    """Return the number of the shard that has a job; 0 = the first shard."""
+    """Return the number of the shard of a job; 0 = the first shard."""
     return zlib.crc32(job_id.encode()) % count
 
 
 def shard_of(queue: str, job_id: str, count: int) -> str:
-    """Return the name of the shard that has a job."""
+    """Return the name of the shard of a job."""
     number = shard_number(job_id, count)
     return f"{queue}{_SIGN}{number}" if number else queue
 

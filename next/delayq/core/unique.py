@@ -1,13 +1,13 @@
 """Unique jobs: while a job owns a unique key, no other job with this key is stored.
 
-    unique="invoice:42"                                     a key that all jobs share
-    Unique(key=["order_id"])                                the job name and one member of the payload
-    Unique()                                                the job name and the whole payload
-    Unique(key=["order_id"], until="start")                 free when the handler starts
-    Unique(key=["user_id"], until="window", window="1h")    taken for an hour, even if the job ends earlier
+    unique="invoice:42"                                     the key is this text, for jobs of all names
+    Unique(key=["order_id"])                                the key is the job name and one member of the payload
+    Unique()                                                the key is the job name and the whole payload
+    Unique(key=["order_id"], until="start")                 the key is free when the handler starts
+    Unique(key=["user_id"], until="window", window="1h")    the key is taken for an hour, even if the job ends earlier
 
-The envelope has the key as a lock: `<digest>`, `<digest>.start` or `<digest>.<window in ms>`. A digest is a checksum,
-so that keys can be long, and cannot be read in Redis.
+The envelope stores the key as a lock: `<digest>`, `<digest>.start` or `<digest>.<window in ms>`. A digest is a checksum
+of the key. So keys can be long, and their texts are not visible in Redis.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.times import Duration, duration_ms
 
 UniqueKey = str | Sequence[str] | Callable[[Mapping[str, Any]], str] | None
-"""A text, names of members of the payload, a function that makes a text from the payload; None = the whole payload."""
+"""A text, names of members of the payload, or a function from payload to text; None = the whole payload."""
 
 Until = Literal["done", "start", "window"]
 
@@ -34,9 +34,9 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
     * `key`: names of members of the payload (["order_id"]), a text, or a function that gets the payload as a dict and
       returns a text. None = the whole payload.
     * `until`: "done" = the key is free when the job has ended: it is completed, has failed for good, or was cancelled
-      or deleted. "start" = the key is free when the handler starts. "window" = the key is free after `window`, whatever
-      becomes of the job.
-    * `window`: the length of the window, such as "1h". Only for "window".
+      or deleted. "start" = the key is free when the handler starts. "window" = the key is free when `window` has
+      passed since the dispatch, even if the job ends earlier or later.
+    * `window`: the length of the window, such as "1h". Required with "window", and refused otherwise.
 
     Raises InvalidInput.
     """
@@ -58,7 +58,7 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
         if (self.until == "window") != (self.window is not None) or (self.window is not None and not self._window_ms):
             raise InvalidInput(
                 f"until is {self.until!r} and window is {shown(self.window)}.",
-                hint='Give both, or none of them: until="window", window="1h".',
+                hint='Give both or neither of these two: until="window", window="1h".',
                 field="unique",
             )
 
@@ -86,22 +86,22 @@ def lock_of(unique: str | Unique, name: str, data: bytes | msgspec.Raw) -> str:
 
 
 def to_take(lock: str | None) -> str:
-    """Return the argument of `schedule` for a lock; '' = no lock."""
+    """Return a lock in the form that `schedule.lua` gets; '' = no lock."""
     return (lock or "").removesuffix(_START)
 
 
 def to_take_again(lock: str | None) -> str:
-    """Return the digest that a retry of a failed job takes. Keys that are free from the start are not taken again."""
+    """Return the digest that a retry of a failed job takes again. It is '' for until="start" and until="window"."""
     return lock if lock and "." not in lock else ""
 
 
 def to_free_at_start(lock: str | None) -> str:
-    """Return the digest that is freed when the handler starts; '' = none."""
+    """Return the digest to free when the handler starts; '' = none."""
     return lock.removesuffix(_START) if lock and lock.endswith(_START) else ""
 
 
 def is_window(lock: str) -> bool:
-    """Return True if only time frees the lock. `lock`: as `to_take` returns it."""
+    """Return True if the lock has a window. `lock`: as `to_take` returns it."""
     return "." in lock
 
 
@@ -125,7 +125,7 @@ def _text_of(key: UniqueKey, data: bytes | msgspec.Raw) -> str:
         missing = [name for name in key if not isinstance(payload, dict) or name not in payload]
         if missing:
             raise InvalidInput(
-                f"The unique key names the member {missing[0]!r}, which the payload does not have.",
+                f"The unique key names the member {missing[0]!r}, but the payload does not have this member.",
                 hint="Name members of the payload.",
                 field="unique",
             )

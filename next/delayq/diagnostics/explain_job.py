@@ -101,7 +101,7 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
     elif lease_ms and idle_ms > lease_ms / 2:
         what = (
             f"{job.consumer} has the job, but has not renewed its lease of {format_duration(lease_ms)} for "
-            f"{rough_duration(idle_ms)}. It has probably died."
+            f"{rough_duration(idle_ms)}. This consumer has probably died."
         )
         start = f"Start a worker: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
         again = f"The job is delivered again in about {rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)}."
@@ -134,7 +134,7 @@ def _workers(facts: Facts) -> Iterator[Reason]:
     if not serving:
         yield Reason("no-worker", f"No worker of delayq serves the queue {queue}.", start)
     elif states == {"crashed"}:
-        what = f"The child processes of all workers of the queue {queue} crashed. New ones start within 30 s."
+        what = f"All child processes of the workers of the queue {queue} crashed. Their replacements start within 30 s."
         yield Reason("workers-crashed", what, "Read the log of the worker to find the cause.")
     elif states.isdisjoint(("working", "idle")):
         shown = " or ".join(sorted(_STATE_WORDS.get(str(state), str(state)) for state in states))
@@ -184,7 +184,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason(
             "unknown-name",
             f"{what}. The next check is due {when}.",
-            "Start a worker whose --app has a release that knows them.",
+            "Start a worker whose --app knows the job name and all fields of the payload.",
         )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""

@@ -41,8 +41,7 @@ class Job(Sendable):
     The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
     `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
     `max_exceptions`, `retention`, `tags` and `unique`. JobSpec explains them. Options of a dispatch override declared
-    options.
-    Raises InvalidInput for an option or field that cannot be used.
+    options. Raises InvalidInput for an option or field that cannot be used.
 
         class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
             order_id: int

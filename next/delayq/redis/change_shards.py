@@ -1,14 +1,14 @@
 """Changes the number of shards of a queue that has no jobs.
 
-1. Look at all old and new shards. If one of them has a job or a record in its outbox, refuse the change.
-2. Mark all shards with the old number plus CHANGING. From now on no client can store a job, because no client has this
-   number. A shard that received a job after step 1 refuses the mark.
-3. Look again. If a job arrived meanwhile, give all shards the old number again, and refuse the change.
-4. Give all shards the new number. The first shard comes first, because clients read the number there: no shard accepts
-   a job by a number that clients cannot read yet.
+1. Count the jobs in all old and new shards. If a shard has a job or a record in its outbox, refuse the change.
+2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because no client has this
+   number. A shard that received a job after step 1 refuses this number.
+3. Count again. If a job arrived after step 1, store the old number in all shards again, and refuse the change.
+4. Store the new number in all shards, beginning with the first shard, because clients read the number there. So no
+   shard accepts jobs by a number that clients cannot read yet.
 
-If a change is interrupted, producers wait for its end and then report it, and nothing is lost. The same change, made
-again, completes it.
+If a change is interrupted, no job is lost. Producers wait up to 5 s for the end of the change, and then raise
+BackendUnavailable. To complete the change, make the same change again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ from delayq.redis.shard_counts import CHANGING
 
 
 async def change_shards(session: Session, queue: str, count: int) -> None:
-    """Give a queue without jobs a number of shards. Raises QueueInUse with the numbers of jobs if it has jobs."""
+    """Set the number of shards of a queue without jobs. If it has jobs, raise QueueInUse with the numbers of jobs."""
     old = len(await session.shards.read(queue))
     shards = shard_names(queue, max(old, count))
-    if count == old:  # completes a change that was interrupted after the first shard, and one that goes back
+    if count == old:  # complete an interrupted change, or an interrupted return to this number
         await _give_first(session, queue, shards, count)
         return
     must_be_empty(queue, await read_holds(session, shards))
@@ -52,7 +52,7 @@ async def _give_first(session: Session, queue: str, shards: Sequence[str], numbe
 
 
 async def _give(session: Session, queue: str, shards: Sequence[str], number: int) -> bool:
-    """Store a number and the lease of the queue in shards. Return False if a shard refused it, because it has a job."""
+    """Store a number and the lease of the queue in shards. Return False if a shard with a job refused it."""
     lease_ms = (await session.executor.run(stats(session.keys, queue))).lease_ms or session.options.lease_ms
     configure = [
         calls.configure(session.keys, shard, default_lease_ms=lease_ms, lease_ms=lease_ms, shards=number)
@@ -63,7 +63,7 @@ async def _give(session: Session, queue: str, shards: Sequence[str], number: int
 
 
 async def read_holds(session: Session, shards: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of jobs and records in all shards together, by the names of `QueueView.holds`."""
+    """Return the total numbers of jobs and records in these shards, by the names of `QueueView.holds`."""
     outcomes = await session.executor.run_all([calls.remove(session.keys, shard, look=True) for shard in shards])
     rows = [calls.holds_by_name(value_of(outcome)) for outcome in outcomes]
     return {name: sum(row[name] for row in rows) for name in rows[0]}

@@ -1,4 +1,4 @@
-"""Positions of jobs in a search: how jobs of several shards are ordered, and where a page ended."""
+"""Positions of jobs in a search: the common order of the jobs of several shards, and the end of a page."""
 
 import base64
 import math
@@ -18,7 +18,7 @@ _AFTER_ALL_IDS: Final = b"\xff" * 256
 
 
 class Position(NamedTuple):
-    """The position of a job in the common order of all shards: by time, then by shard, then as the shard is.
+    """The position of a job in the common order of all shards: by time, name of the shard, and order in the shard.
 
     `time` is a score. For ready and reserved jobs, `time` and `seq` are the parts of the stream entry id.
     """
@@ -29,14 +29,14 @@ class Position(NamedTuple):
     id: bytes
 
     def as_cursor(self) -> str:
-        """Return the position as a text for callers."""
+        """Return the position as a text, which `read_cursor` reads."""
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
 
     def after(self, shard: str, *, state: JobState, newest_first: bool) -> bytes:
-        """Return the cursor of list.lua at which the jobs of a shard continue after this position.
+        """Return the cursor of list.lua with which the jobs of a shard after this position are read.
 
-        At equal times, the order is by shard. So a shard whose name comes later has its jobs of this time after the
-        position, and one whose name comes earlier has them before it.
+        Jobs with equal times are sorted by the names of their shards. So among the jobs with the time of this position,
+        the jobs of shards with later names come after the position, and the jobs of shards with earlier names before.
         """
         if state in _IN_STREAM:
             return b"%d-%d" % self._entry_before(shard, newest_first=newest_first)
@@ -46,7 +46,7 @@ class Position(NamedTuple):
         return b"%s %s" % (score, _AFTER_ALL_IDS if shard < self.shard else _BEFORE_ALL_IDS)
 
     def _entry_before(self, shard: str, *, newest_first: bool) -> tuple[int, int]:
-        """Return the id of the stream entry after which a shard continues."""
+        """Return the id of the stream entry after which the entries of a shard are read."""
         ms, seq = int(self.time), self.seq
         if shard == self.shard or (shard > self.shard) == newest_first:
             return ms, seq
@@ -69,7 +69,7 @@ def position_of(shard: str, row: Row) -> Position:
 
 
 def read_cursor(cursor: str, state: JobState) -> Position:
-    """Return the position of a cursor. Raises InvalidInput for a cursor that no page returned."""
+    """Return the position of a cursor. Raises InvalidInput if the cursor does not come from a page."""
     try:
         position = msgspec.msgpack.decode(base64.urlsafe_b64decode(cursor), type=Position)
         if math.isnan(position.time) or (state in _IN_STREAM and not 0 <= position.time < 2**53):

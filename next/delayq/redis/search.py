@@ -1,8 +1,8 @@
-"""Searches for jobs in several queues, which are merged into one order by time.
+"""Searches for jobs in several queues. The jobs of all queues are sorted together by time.
 
-Jobs are read ahead from all shards of the queues in common round trips. A page ends when it is full, or when 2,000
-jobs were read. Its cursor is the position of the last job of the page in the common order. So the cursor does not grow
-with the number of queues, and a job that is added later comes in a later page, or not at all if its turn is over.
+A round trip reads the next jobs of all shards that have few jobs left. A page ends when it is full, or when 2,000 jobs
+were read. Its cursor is the position of the last checked job in the common order. So the length of the cursor does not
+depend on the number of queues. A job that is added during a search is found if its position is after the cursor.
 """
 
 import time
@@ -22,11 +22,11 @@ from delayq.redis.positions import Position, before_time, position_of, read_curs
 from delayq.redis.session import Session
 
 MAX_LOOKS: Final = 2_000
-"""Maximum number of jobs that a page reads. With more than 1,000 shards, it is two jobs of each."""
+"""Maximum number of jobs that are read for a page. With more than 1,000 shards, it is two jobs of each shard."""
 
 FAILURES_AT_A_TIME: Final = 50
-"""Maximum number of jobs whose failures are read in one round trip. A failure can have 20 kB, and each of its up to
-nine earlier failures can have 20 kB too."""
+"""Maximum number of jobs whose failures are read in one round trip. A failure can have 20 kB, and each of up to nine
+earlier failures can have 20 kB too."""
 
 
 class _Found(NamedTuple):
@@ -47,7 +47,7 @@ class _Shard:
 
 
 class Search:
-    """A search that is under way. Each call of `page` continues after the previous page."""
+    """An open search. Each call of `page` continues after the previous page."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Search:
         return [one for one in self._shards if not one.is_over]
 
     async def _fill(self, most: int) -> bool:
-        """Read until some jobs are next in the common order. Return False if no job is left, or the page ends."""
+        """Read until the next jobs of the common order are known. Return False if no job is left, or the page ends."""
         self._merge()
         while not self._ready:
             if not await self._read_ahead(most):
@@ -112,7 +112,7 @@ class Search:
         return True
 
     async def _read_ahead(self, most: int) -> bool:
-        """Read up to `most` jobs of each shard that has few rows. Return False if nothing may be read any more."""
+        """Read up to `most` jobs of each shard that has few rows. Return False if all shards or the page have ended."""
         still_open = self._open()
         empty = [one for one in still_open if not one.rows]
         if not still_open or len(empty) > self._left:
@@ -151,14 +151,14 @@ class Search:
             one.rows.append(_Found(position, one.queue, row))
 
     def _merge(self) -> None:
-        """Move the rows that are certainly next to `_ready`, in their order.
+        """Move all rows whose order is certain to `_ready`, and sort them.
 
-        A later page of an open shard can only bring rows after its last row. So all rows up to the first of these
-        last rows are next.
+        Later reads of an open shard return only rows after its last known row. So the order is certain up to the first
+        of these last rows.
         """
         still_open = self._open()
         if not all(one.rows for one in still_open):
-            return  # a page had only stream entries of other programs
+            return  # a shard returned only stream entries of other programs
         first = max if self._newest_first else min
         bound = first((one.rows[-1].position for one in still_open), default=None)
         for one in self._shards:
@@ -171,7 +171,7 @@ class Search:
         return bool(one > other if self._newest_first else one < other)
 
     async def _matching(self, ready: Sequence[_Found]) -> AsyncIterator[tuple[int, JobInfo, int]]:
-        """Yield each matching job with its place in `ready` and its size. Failed jobs get their failures."""
+        """Yield each matching job with its index in `ready` and its size in bytes. Failed jobs get their failures."""
         jobs = [(number, inspect.job_of(found.queue, self._state, found.row)) for number, found in enumerate(ready)]
         fitting = [(number, job) for number, job in jobs if self._wanted.fits(job)]
         if self._state != "failed":
@@ -242,7 +242,7 @@ async def open_search(session: Session, search: JobSearch, *, cursor: str = "") 
 
 
 def _start_of(wanted: JobFilter, *, newest_first: bool) -> Position | None:
-    """Return the position at which the time span begins, or None to start at the end of each shard."""
+    """Return the position at which the time span begins; None = before all jobs, in the order of the search."""
     if newest_first:
         return None if wanted.until_ms is None else before_time(wanted.until_ms + 1)
     return None if wanted.since_ms is None else before_time(wanted.since_ms)

@@ -1,8 +1,8 @@
 """The number of shards of each queue, as a client knows it, and the choice of the shard for a job.
 
-A client remembers the number of a queue. It reads the number again when a script answers that the number is another
-one, and before it reports an id as unknown. All shards store the number; the number of the first shard is the valid
-one. While the number changes, the shards have the old number plus CHANGING.
+A client remembers the number of shards of a queue. It reads the number again if a script answers with another number,
+and before it reports an id as unknown. All shards store the number, but only the number in the first shard is valid.
+During a change, the shards store the old number plus CHANGING.
 """
 
 import time
@@ -17,7 +17,7 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 
 CHANGING: Final = 1_000
-"""Added to the number while it changes. No client has the sum as its number, so no job can be stored meanwhile."""
+"""Added to the number during a change. No client has the sum as its number, so no job can be stored in this time."""
 
 PATIENCE: Final = 5.0
 """How long a producer waits for the end of a change, in seconds."""
@@ -26,16 +26,16 @@ LOOK_EVERY: Final = 0.05
 
 
 class ShardCounts:
-    """The known numbers of shards. A queue that is not known counts as one shard."""
+    """The known numbers of shards. An unknown queue counts as a queue with one shard."""
 
     def __init__(self, executor: Executor, keys: Keys) -> None:
         self._executor = executor
         self._keys = keys
         self.several: dict[str, int] = {}
-        """The queues that have several shards, with their number."""
+        """Number of shards of each queue that has several shards."""
 
     def known(self, queue: str) -> int:
-        """Return the number of shards, without a call."""
+        """Return the known number of shards of a queue, without a call to Redis."""
         return self.several.get(queue, 1)
 
     def of_job(self, queue: str, job_id: str) -> str:
@@ -54,22 +54,22 @@ class ShardCounts:
         return shard_names(queue, self.known(queue))
 
     async def read_with_time(self, queue: str) -> tuple[list[str], int]:
-        """Do as `read`, and also return the time of the server that has the first shard, in epoch ms."""
+        """Do the same as `read`, and also return the time of the server with the first shard, in epoch ms."""
         trip: list[Call[int]] = [*self.calls([queue]), server_time_ms()]
         count, now_ms = [value_of(outcome) for outcome in await self._executor.run_all(trip)]
         self._note(queue, count)
         return shard_names(queue, count), now_ms
 
     async def read_all(self, queues: Sequence[str]) -> dict[str, list[str]]:
-        """Read the numbers of several queues in one trip. Return the shards of each queue.
+        """Read the numbers of shards of several queues in one round trip. Return the names of the shards by queue.
 
-        If a number cannot be read, the known number remains.
+        If a number cannot be read, the known number is used.
         """
         self.keep(queues, await self._executor.run_all(self.calls(queues)))
         return {queue: shard_names(queue, self.known(queue)) for queue in queues}
 
     def calls(self, queues: Sequence[str]) -> list[Call[int]]:
-        """Return the calls that read the numbers of several queues."""
+        """Return the calls that read the numbers of shards of several queues."""
         return [_read_count(self._keys, queue) for queue in queues]
 
     def keep(self, queues: Sequence[str], outcomes: Sequence[int | BackendError]) -> None:
@@ -94,7 +94,7 @@ class ShardCounts:
         await self._executor.sleep(LOOK_EVERY)
 
     async def have_changed(self, queue: str) -> bool:
-        """Read the number of shards of a queue again. Return True if it is another one than before."""
+        """Read the number of shards of a queue again. Return True if the number has changed."""
         before = self.known(queue)
         await self.read(queue)
         return self.known(queue) != before
@@ -116,7 +116,7 @@ def _read_count(keys: Keys, queue: str) -> Call[int]:
 
 
 def shard_count(reply: bytes | None) -> int:
-    """Return the number of shards from the field `shards` of `meta`; while it changes, the old number.
+    """Return the number of shards from the field `shards` of `meta`. During a change, return the old number.
 
     A missing or invalid number counts as 1.
     """

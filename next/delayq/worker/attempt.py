@@ -54,7 +54,7 @@ class Attempt(msgspec.Struct, gc=False):
     `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
     `context`: the context variables of the attempt. `refusal`: the outcome of a job that exceeds a limit; only the hook
     `failed` of such a job is called; None = the handler is called. `free_key`: frees the unique key of the job, right
-    before the handler; None = there is no key to free.
+    before the handler is called; None = there is no key to free.
     """
 
     delivery: Delivery
@@ -114,7 +114,7 @@ class Attempts:
 
     `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: values for the parts of
     a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter. `unlock`: frees the unique
-    key of a job, see Consumer.unlock; None = no handler is called.
+    key of a job, see Consumer.unlock; None in a process that calls no handlers.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     `current` is the value of `current_attempt` in these copies, unless a runner sets another value.
@@ -217,7 +217,7 @@ class Attempts:
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
     def log_end(self, attempt: Attempt, decided: Outcome | None, settlement: Settlement, seconds: float) -> None:
-        """Log one line about an attempt that took `seconds`. `decided`: the outcome; None = it could not be decided."""
+        """Log one line about an attempt that took `seconds`. `decided`: its outcome; None = deciding it failed."""
         outcome, text = _outcome_of(settlement)
         if isinstance(decided, RunAgain) and decided.reason:
             text = f"{text}: {decided.reason}"
@@ -249,9 +249,9 @@ class Attempts:
     def end_of_killed(self, delivery: Delivery, error: BaseException, part: Part = Part.HANDLER) -> Settlement:
         """Return the settlement of an attempt whose process was killed. `error`: the reason, such as JobTimedOut.
 
-        If a timeout came after the handler had ended, the error names the code that ran then: see `part`.
-        The supervisor calls this method, so no code of the application may run here. The default backoff therefore
-        replaces a backoff function of the job.
+        `part`: the code of the application that may have run last. If a timeout came after the handler had ended, the
+        error names this code. The supervisor calls this method, so no code of the application may run here. The default
+        backoff therefore replaces a backoff function of the job.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
@@ -343,7 +343,7 @@ def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:
 
 
 def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
-    """Return the name of code that runs after a handler, or '' if the job has no such code."""
+    """Return a name for the code of a part that runs after a handler, or '' if the job has no such code."""
     if part is Part.HOOK and handler.has_failed_hook:
         return "hook `failed` of the job"
     if part is Part.BACKOFF and not runs_no_function(policy.backoff):

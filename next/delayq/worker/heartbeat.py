@@ -33,8 +33,8 @@ MAX_RUNNING: Final = 10
 class Heartbeat:
     """Keeps the descriptions of the children of one worker in the list of live workers.
 
-    `crashed`: lists children that have no process until their replacement starts. They stay on the list, because the
-    worker still lives.
+    `crashed`: returns the children whose process crashed and whose replacement has not started. They stay on the list,
+    because the worker is still alive.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Heartbeat:
 
 
 def _order(child: ChildProcess) -> str:
-    """Return the state to which a crash or an order has brought a child, or '' if the child may start jobs."""
+    """Return the state of a child after a crash or an order, or '' if the child may start jobs."""
     if child.process_id is None:
         return "crashed"
     if child.slots.stop_order() is not Stop.NO:

@@ -21,7 +21,7 @@ class LeaseRenewal:
     """Renews leases every third of a lease.
 
     `lease`: the shortest lease of the queues at the start, in seconds. The reply to each renewal has the current value.
-    `give_up`: stops the worker with these children, for a given reason. It is called after a minute of refused logins:
+    `give_up`: stops the worker for a given reason, with its children. It is called after a minute of refused logins:
     the password was probably changed, and only a new process gets the new one.
     """
 

@@ -69,7 +69,7 @@ class SlotState(IntEnum):
 
 
 class Part(IntEnum):
-    """The code of the application that may be running for a job: its handler, its backoff function or its hook."""
+    """The code of the application that may be running for a job: handler, backoff function or hook `failed`."""
 
     HANDLER = 0
     BACKOFF = 1

@@ -19,7 +19,7 @@
 -- The number of shards can change only while the queue has no job. If `shards` is a new number and the queue has a job,
 -- the script writes nothing, not even the lease, and returns the old values. To change the number, call the script for
 -- all old and new shards with the old number plus 1000, so that nobody can store a job. Then call it with the new
--- number for the first shard, where clients read the number, and for the other shards.
+-- number, first for the first shard, because clients read the number there, and then for the other shards.
 
 -- include: whole_number
 

@@ -44,7 +44,7 @@
 --            state   state of the job after this call, or of the job that owns the unique key
 --            due_ms  due time, in epoch ms, if `state` is `scheduled`; else ''
 --            id      id of the job, or of the job that owns the unique key
---          {'moved', n} if the queue has n shards, not `shards`: nothing was stored. Without a number, it has one.
+--          {'moved', n} if the queue has n shards, not `shards`: nothing was stored. n is 1 if `meta` has no number.
 -- COST     O(jobs * log n), where n is the number of scheduled jobs
 --
 -- The script does not append to the stream. If a job is due now, the script wakes a mover, which calls `promote`.

@@ -157,7 +157,7 @@ def test_jobs_that_wait_for_code_are_listed(run: Run, tell: Tell, waiting: Delay
     assert ids(run, "--waiting-for-code", "--name", "mail.*") == ["new-2"]
     assert tell("list", "--waiting-for-code", "--state", "failed") == (
         2,
-        "delayq: --waiting-for-code selects scheduled jobs, and state is 'failed'. Leave out one of them.\n",
+        "delayq: --waiting-for-code selects scheduled jobs, but state is 'failed'. Leave out one of them.\n",
     )
     waiting.clear("orders")
     waiting.clear("mail")
@@ -197,7 +197,7 @@ def test_run_now_runs_waiting_jobs_of_one_queue_and_skips_taken_ones(run: Run, w
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("run-now",), 2, "No job is named. Give an id, or --waiting-for-code for all jobs that wait"),
+        (("run-now",), 2, "The id of the job is missing. Give an id, or --waiting-for-code for all jobs that wait"),
         (("run-now", "x", "--waiting-for-code"), 2, "An id and --waiting-for-code are both given."),
         (("run-now", "--waiting-for-code", "--queue", "ordres"), 3, "No queue 'ordres' is known."),
         (("list", "--queue", "ordres,mail"), 3, "No queue 'ordres' is known."),

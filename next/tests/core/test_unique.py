@@ -79,7 +79,7 @@ def test_a_unique_key_that_cannot_be(members: dict[str, Any], sentence: str) -> 
 @pytest.mark.parametrize(
     ("unique", "sentence"),
     [
-        (Unique(key=["nobody"]), r"names the member 'nobody', which the payload does not have"),
+        (Unique(key=["nobody"]), r"names the member 'nobody', but the payload does not have this member"),
         (Unique(key=lambda data: ""), r"The function of a unique key returned ''"),
         ("", r"unique is ''"),
         (42, r"unique is 42"),

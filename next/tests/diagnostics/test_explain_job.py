@@ -105,7 +105,9 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
         "`delayq failed retry order-42 --queue orders` runs it again.",
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
-    assert silent.what == "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s. It has probably died."
+    assert silent.what == (
+        "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s. This consumer has probably died."
+    )
     (ready,) = reasons("ready")
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
 
@@ -128,7 +130,7 @@ def test_the_unknown_field_is_named() -> None:
 
 def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
     (waits,) = reasons("reserved", consumer="w", idle_ms=25_000)
-    assert waits.what == "w has the job, but has not renewed its lease of 30s for 25s. It has probably died."
+    assert waits.what == "w has the job, but has not renewed its lease of 30s for 25s. This consumer has probably died."
     assert waits.next == "The job is delivered again in about 15s."
     (stuck,) = reasons("reserved", consumer="w", idle_ms=25_000, stats={"mover_tick_ms": NOW - 60_000})
     assert stuck.next == "Start a worker: `delayq work --app MODULE --queue orders`, or `delayq move`."

@@ -82,7 +82,7 @@ def test_a_window_lasts_although_the_job_has_ended(client: DelayQ, server: redis
     assert client.cancel(owner.id) == "cancelled"
     kept = client.schedule("n", DATA, unique=window)
     assert (kept.outcome, kept.id, kept.state) == ("kept", owner.id, "absent")
-    with pytest.raises(InvalidInput, match="on_conflict is 'replace', but only time frees"):
+    with pytest.raises(InvalidInput, match="on_conflict is 'replace', but a unique key with a window"):
         client.schedule("n", DATA, unique=window, on_conflict="replace")
     time.sleep(1.1)
     assert client.schedule("n", DATA, delay="1h", unique=window).outcome == "created"

@@ -404,9 +404,9 @@ def test_a_stop_drains_then_interrupts_then_kills(child: ChildUnderTest) -> None
     ("states", "said"),
     [
         ((SlotState.RUNNING,), "running jobs have 20 s to finish"),
-        ((SlotState.WAITING,), "no job runs"),
-        ((SlotState.DONE,), "no job runs, and 1 finished job must be reported in 20 s"),
-        ((), "no job runs"),
+        ((SlotState.WAITING,), "no job is running"),
+        ((SlotState.DONE,), "no job is running, and 1 finished job must be reported in 20 s"),
+        ((), "no job is running"),
     ],
 )
 def test_the_grace_period_is_told_only_if_a_job_runs(

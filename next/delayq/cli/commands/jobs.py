@@ -106,7 +106,7 @@ def schedule(
     unique: Annotated[
         str | None,
         typer.Option(
-            "--unique", metavar="KEY", help="Store nothing while another job owns this key.", show_default=False
+            "--unique", metavar="KEY", help="Store nothing while another job owns this unique key.", show_default=False
         ),
     ] = None,
     unique_for: Annotated[
@@ -114,7 +114,8 @@ def schedule(
         typer.Option(
             "--unique-for",
             metavar="DURATION",
-            help="Take the key for this time, even if the job ends earlier. Without --unique, the key is the payload.",
+            help="Keep the unique key for this time, even if the job ends earlier. Without --unique, the key is the "
+            "job name with the payload.",
             show_default=False,
         ),
     ] = None,
@@ -198,8 +199,8 @@ def run_now(
         bool,
         typer.Option(
             "--waiting-for-code",
-            help="Instead of one job, all jobs whose name or payload the last worker did not know. Without --queue, in "
-            "all queues.",
+            help="Instead of one job, run all jobs that wait for a newer release, because a worker did not know their "
+            "name or a field of their payload. Without --queue, in all queues.",
         ),
     ] = False,
     json: Json = False,
@@ -215,7 +216,7 @@ def run_now(
     session, tell = session_of(context), partial(_print_reference, as_json=json)
     if (id is None) != waiting_for_code:
         raise InvalidInput(
-            "No job is named." if id is None else "An id and --waiting-for-code are both given.",
+            "The id of the job is missing." if id is None else "An id and --waiting-for-code are both given.",
             hint="Give an id, or --waiting-for-code for all jobs that wait for a new release.",
         )
     if id is None:

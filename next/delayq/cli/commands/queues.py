@@ -226,8 +226,8 @@ def set_queue(
         typer.Option(
             "--shards",
             metavar="N",
-            help="Number of parts into which the queue is divided, 1 to 64. It can change only while the queue has no "
-            "jobs. The workers of the queue then exit as after `delayq restart`.",
+            help="Number of parts into which the queue is divided, 1 to 64. You can change it only while the queue has "
+            "no jobs. After a change, the workers of the queue exit as after `delayq restart`.",
         ),
     ] = None,
     json: Json = False,

@@ -1,4 +1,4 @@
-"""`run-now --waiting-for-code`: after a deployment, runs the jobs that waited for the new release."""
+"""`run-now --waiting-for-code`: after a deployment, makes the jobs due that waited for the new release."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from delayq.core.job_search import JobSearch
 
 
 def run_waiting(session: CliSession, queue: str | None, tell: Callable[[JobRef], None], *, as_json: bool) -> None:
-    """Make all jobs due that wait for a newer release, in the queues of --queue or in all queues.
+    """Make all jobs that wait for a newer release due now, in the queue of --queue or in all queues.
 
-    Jobs that a worker or another program takes meanwhile are left out. Raises typer.Exit, QueueNotFound.
+    Skip jobs that a worker or another program has taken in the meantime. Raises typer.Exit, QueueNotFound.
     """
     refusals, progress = Refusals(), Progress("jobs made due")
     done: Counter[str] = Counter()
     with session.client() as client:
         search = JobSearch(queues=named_queues(client, None if queue is None else [queue]), waiting_for_code=True)
         where = ", ".join(search.queues or ["all queues"])
-        with session.audited("run-now", f"jobs of {where} that wait for code") as deed:
-            # All jobs are found before the first change: in a paused or full queue, a job stays scheduled with a new
-            # due time, so it could be found again and again.
+        with session.audited("run-now", f"jobs of {where} that wait for a newer release") as deed:
+            # Find all jobs before the first change. In a paused or full queue, a changed job stays scheduled with a new
+            # due time, so the search could otherwise find the job again and again.
             jobs = [(job.id, job.queue) for job in found_jobs(client, search, refusals)]
             try:
                 for job_id, of_queue in jobs:

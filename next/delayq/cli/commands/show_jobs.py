@@ -50,13 +50,14 @@ def list_jobs(
         bool,
         typer.Option(
             "--waiting-for-code",
-            help="Only jobs whose name or payload the last worker did not know. Without --queue, in all queues.",
+            help="Only jobs that wait for a newer release, because a worker did not know their name or a field of "
+            "their payload. Without --queue, in all queues.",
         ),
     ] = False,
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List the jobs of a queue in one state, by time. With --json, print one line for each job.
+    """List the jobs of a queue in one state, sorted by time. With --json, print one line for each job.
 
     delayq list --state retry --name 'order.*' --queue orders
 

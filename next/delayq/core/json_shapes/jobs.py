@@ -82,7 +82,7 @@ class FailedJobShape(JobShape):
 class FullJobShape(FailedJobShape):
     """Answer of `delayq show` and `delayq failed show`: all details of a job.
 
-    `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job. `shard`: null = the queue has only one.
+    `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job. `shard`: null = the queue has one shard.
     """
 
     result: Any

@@ -33,7 +33,7 @@ def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
 
 
 class Row(NamedTuple):
-    """One job as list.lua returns it: `time` is a time in epoch ms, and `entry` the stream entry id, or b''."""
+    """One job, as list.lua returns it. `time`: in epoch ms. `entry`: the id of the stream entry, or b''."""
 
     id: bytes
     time: bytes

@@ -65,9 +65,10 @@ def schedule(
     shards: int = 1,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Store new jobs of one shard, whose queue must already be on the list of queues. `shards`: the known number.
+    """Store new jobs of one shard, whose queue must already be on the list of queues.
 
-    The call returns an answer for each job. Its outcome is ShardsChanged if the queue has another number of shards.
+    The call returns an answer for each job. `shards`: the number of shards that the caller knows. If the queue has
+    another number of shards, nothing is stored, and the outcome of the call is the error ShardsChanged.
 
     `token` identifies this call: the server keeps the first reply for `once_ms`, and returns it again if the call is
     resent. Pass a token if a job may have ended before the call is resent, because the second call would create the job
@@ -102,7 +103,7 @@ def replace(
     shards: int = 1,
     now_ms: str = "",
 ) -> Call[list[Placed]]:
-    """Schedule jobs even if their ids are taken. `shards` and ShardsChanged are as in `schedule`.
+    """Schedule jobs even if their ids are taken. For `shards` and ShardsChanged, see `schedule`.
 
     If `word` is "replaced", an existing job gets the new envelope and due time. If `word` is "postponed", it gets only
     the new due time.

@@ -119,7 +119,7 @@ def _read_control(reply: list[Any]) -> Control:
 
 
 def holds_by_name(holds: Holds) -> dict[str, int]:
-    """Return the numbers under the names of `QueueView.holds`."""
+    """Return the numbers by the names of `QueueView.holds`."""
     return {
         "scheduled": holds.scheduled,
         "ready_or_reserved": holds.in_stream,

@@ -139,9 +139,9 @@ class SentinelLeaf:
     After a lost connection, and after `close`, the leaf asks the sentinels again before the next request. Idle
     connections are then closed.
 
-    The leaf also asks again every ASK_EVERY seconds, because the sentinels may replace a primary that still works. This
-    primary accepts jobs until it becomes a replica, and then these jobs are lost, even if another replica has confirmed
-    them. If no sentinel answers, the leaf stays with its primary.
+    The leaf also asks again every ASK_EVERY seconds, because the sentinels may replace a primary that still works. The
+    replaced primary accepts jobs until it becomes a replica. These jobs are lost then, even if another replica has
+    confirmed them. If no sentinel answers, the leaf stays with its primary.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class SentinelLeaf:
         await self._sentinels.close()
 
     async def _follow(self, leaf: Leaf[Any]) -> Leaf[Any]:
-        """Return the leaf of the current primary, which may have changed. `leaf`: the last known one."""
+        """Return the leaf of the current primary, which may have changed. `leaf`: that of the last known primary."""
         self._ask_at = self._clock() + ASK_EVERY
         try:
             current = await self._find()

@@ -43,8 +43,9 @@ class OperationsBase(Generic[RefT]):
     ) -> R:
         """Send a change of one job, and return its answer, converted by `read`.
 
-        `make` makes the call for the shard of the job. If the answer means that the id is unknown, the number of shards
-        may have changed, so it is read again. If NotConfirmed is raised, its `done` has the converted answer.
+        `make`: returns the call for a shard. `is_unknown`: returns True if an answer means that the id is unknown. The
+        number of shards may have changed then. So it is read again, and if it has changed, the call is repeated in the
+        new shard. If NotConfirmed is raised, its `done` has the converted answer.
         """
         shards = self._session.shards
         unconfirmed: NotConfirmed | None = None

@@ -17,12 +17,12 @@ from delayq.redis.operations.search import SearchOperations
 
 
 class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
-    """Operations on many failed jobs of a queue, which use the operations on single jobs, and searches."""
+    """Operations on failed jobs. They use the operations on single jobs, and searches."""
 
     async def find_failed(self, id: str, *, queues: Sequence[str] | None = None) -> JobInfo:
         """Find a failed job by its id.
 
-        `queues`: the queues to search; None = the default queue, or else all queues.
+        `queues`: the queues to search. None = the default queue, and if the job is not there, all queues.
 
         Raises JobNotFound, JobNotFailed, FoundElsewhere if there are too many queues to search, and InvalidInput if
         jobs with this id have failed in several queues.

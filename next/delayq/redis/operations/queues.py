@@ -175,14 +175,14 @@ class QueueOperations(OperationsBase[RefT]):
         return deleted
 
     async def queue_set(self, queue: str, *, lease: Duration | None = None, shards: int | None = None) -> QueueView:
-        """Set the lease or the number of shards of a queue. None = leave as it is.
+        """Set the lease or the number of shards of a queue. None = no change.
 
             lease     how long a delivered job belongs to a worker that does not renew the lease: at least 100 ms
                       ('30s', a timedelta). Workers use the new lease after at most a third of the old lease. Until
                       then, a job may run twice if the new lease is shorter.
-            shards    number of parts into which the queue is divided, 1 to 64. It can change only while the queue has
-                      no jobs. Workers of the queue exit as after `restart_workers`, so that their process manager
-                      starts them again.
+            shards    number of parts into which the queue is divided, 1 to 64. You can change it only while the queue
+                      has no jobs. After a change, the workers of the queue exit as after `restart_workers`, so that
+                      their process manager starts them again.
 
         The queue is created if it does not exist. Returns the new settings. Raises QueueInUse if `shards` changes and
         the queue has jobs. Raises InvalidInput.
@@ -220,7 +220,7 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, len(shards), stats.paused_until_ms, holds)
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs. A queue with several shards first gets one shard.
+        """Delete a queue that has no jobs. If it has several shards, their number is first set to 1.
 
         If the queue has jobs, QueueInUse is raised, with the numbers of jobs. Raises InvalidInput.
         """
@@ -241,7 +241,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def _pause(self, queue: str, for_ms: int) -> int:
         lease_ms = self._session.options.lease_ms
         until_ms = 0
-        for shard in reversed(await self._session.shards.read(queue)):  # the first shard counts
+        # The first shard comes last, because workers read the pause there.
+        for shard in reversed(await self._session.shards.read(queue)):
             call = calls.pause(self._session.keys, shard, for_ms=for_ms, lease_ms=lease_ms)
             if for_ms == END:
                 until_ms = await self._session.executor.run(call)

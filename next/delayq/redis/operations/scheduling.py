@@ -101,8 +101,8 @@ class SchedulingOperations(OperationsBase[RefT]):
             retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
             headers           names and texts that are sent with the job, such as trace ids
             tags              words that are stored with the job, for people who look at it
-            unique            a key ('invoice:42', Unique(key=['order_id'])): while another job owns it, nothing is
-                              stored, and the answer is the owner, with the outcome `kept`
+            unique            a unique key ('invoice:42', Unique(key=['order_id'])). While another job owns the key,
+                              nothing is stored, and a reference to the other job is returned, with the outcome `kept`
 
         For `deadline` and `retry_until`, a duration counts from the due time. If this program declares a job of this
         name, its declaration supplies queue, delay, deadline, retry_until, tags and unique that the call omits. For
@@ -163,9 +163,9 @@ class SchedulingOperations(OperationsBase[RefT]):
         job, so that a job whose id is given gets the same delay in a repeated call.
 
         Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier round trips are stored. If
-        the error is a Conflict, `error.stored` has the references of all stored jobs. If it is OutcomeUnknown,
-        `error.ids` has the ids of all jobs that are stored or may be stored. NotConfirmed is raised after all
-        round trips: all jobs are stored, and `error.done` has their references.
+        the error is a Conflict, `error.stored` has the references of all stored jobs. If the error is OutcomeUnknown,
+        `error.ids` has the ids of all jobs that are stored or may be stored. NotConfirmed is raised after all round
+        trips: all jobs are stored, and `error.done` has their references.
         """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
@@ -185,7 +185,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         return ref
 
     async def _place_all(self, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
-        """Store jobs, in round trips for one shard each, and return references to them; see `schedule_many`."""
+        """Store jobs, in round trips for one shard each. Return references to the jobs; see `schedule_many`."""
         shards = self._session.shards
         refs: dict[int, RefT] = {}
         stored: list[str] = []
@@ -222,7 +222,7 @@ class SchedulingOperations(OperationsBase[RefT]):
     async def _place(self, shard: str, count: int, jobs: list[NewJob], on_conflict: OnConflict) -> list[RefT]:
         """Store jobs of one shard in one round trip, and return references to them.
 
-        `count`: the number of shards by which `shard` was chosen. Raises ShardsChanged if the queue has another number.
+        `count`: the number of shards that `shard` was computed from. Raises ShardsChanged if this number is wrong.
         """
         check_word("on_conflict", on_conflict, _ON_CONFLICT)
         session = self._session
@@ -331,7 +331,7 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
 def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
     if [job for job in jobs if is_window(job.lock)]:
         raise InvalidInput(
-            f"on_conflict is {on_conflict!r}, but only time frees the window of a unique job.",
+            f"on_conflict is {on_conflict!r}, but a unique key with a window is taken until the window has passed.",
             hint="Use on_conflict='keep' or 'error'.",
             field="on_conflict",
         )
@@ -360,7 +360,7 @@ def _in_trips(rows: Iterable[Row], shards: ShardCounts) -> Iterator[tuple[str, i
 
 
 def _in_shard_of_key(job: NewJob, count: int) -> NewJob:
-    """Return a unique job with an id of the shard that has its unique key. Raises InvalidInput for a given id."""
+    """Give a unique job a new id, if its id is not in the shard of its key. Raises InvalidInput for a given id."""
     if not job.lock:
         return job
     if job.has_own_id:

@@ -13,13 +13,13 @@ class SearchOperations(OperationsBase[RefT]):
     """Operations that search for jobs in several queues."""
 
     async def search(self, search: JobSearch, *, cursor: str = "", limit: int = 100) -> FoundJobs:
-        """Read one page of the jobs that a search finds. The jobs of all queues are in one order by time.
+        """Read one page of the jobs that a search finds. The jobs of all queues are sorted together by time.
 
         `cursor`: the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 2,000.
 
-        A page looks at 2,000 jobs at most (with more than 1,000 queues, at two jobs of each), so it may have fewer than
-        `limit` jobs, or none, although the search continues. The cursor of the last page is ''. If a queue cannot be
-        read, its error is in `errors`, and the page has the jobs of the other queues.
+        For one page, at most 2,000 jobs are checked (with more than 1,000 queues, two jobs of each). So a page may have
+        fewer than `limit` jobs, or none, although more pages follow. The cursor of the last page is ''. If a queue
+        cannot be read, its error is in `errors`, and the page has the jobs of the other queues.
 
         Raises InvalidInput. If all queues are searched and the node of a Redis Cluster with the list of queues does
         not answer, BackendUnavailable is raised.
@@ -28,7 +28,7 @@ class SearchOperations(OperationsBase[RefT]):
         return await (await open_search(self._session, search, cursor=cursor)).page(limit)
 
     async def iter_search(self, search: JobSearch) -> AsyncIterator[FoundJobs]:
-        """Iterate over all pages of a search. A page has up to 500 jobs. The errors are as in `search`."""
+        """Iterate over all pages of a search. A page has up to 500 jobs. For errors, see `search`."""
         under_way = await open_search(self._session, search)
         while True:
             page = await under_way.page(inspect.MAX_PAGE)

@@ -73,8 +73,8 @@ class RedisConsumer:
     """Implements the protocol Consumer with Redis.
 
     `queues`: the shards of all queues. `name`: the consumer name in Redis. `order`: sorts the queues by their priority
-    for the next read; the shards of a queue take turns. `forced`: ignore the maintenance switch, with which
-    operators pause all queues.
+    for the next read; the shards of one queue take turns. `forced`: ignore the maintenance switch, with which operators
+    pause all queues.
     """
 
     def __init__(
@@ -266,16 +266,17 @@ class RedisConsumer:
         return self._resting.awake(self._in_turn(self._order(list(queues))))
 
     def _in_turn(self, queues: Sequence[str]) -> Sequence[str]:
-        """Return the shards of queues. Of one queue, the shard that gave the fewest jobs so far comes first."""
+        """Return the shards, queue by queue. In each queue, the shard with the fewest fetched jobs comes first."""
         if len(self._shards) == len(self._queues):
             return queues
         return [shard for queue in queues for shard in sorted(self._shards[queue], key=self._given.__getitem__)]
 
     def _take_lower(self, queues: Sequence[str], limit: int, taken: list[Delivery]) -> None:
-        """Read queues by their priority, in few trips, until `taken` has `limit` jobs.
+        """Read queues by their priority, in few round trips, until `taken` has `limit` jobs.
 
-        A trip ends with the first queue that had jobs when it was last read, because the queues after it are probably
-        not needed. If other queues of the trip have jobs too, more than `limit` jobs can come.
+        Each round trip reads the queues up to the first queue that had jobs at its last read, because the queues after
+        this one are probably not needed. If other queues of the round trip have jobs too, `taken` can get more than
+        `limit` jobs.
         """
         left = self._resting.awake(queues)
         while left and len(taken) < limit:
@@ -287,7 +288,7 @@ class RedisConsumer:
             taken += found
 
     def _note(self, queues: Sequence[str], taken: Sequence[Delivery]) -> None:
-        """Remember which of the queues that were read had jobs, and how many jobs the shards gave."""
+        """Record which of the queues that were read had jobs, and how many. A shard without jobs is read last."""
         counts = Counter(job.queue for job in taken)
         self._had_jobs.difference_update(queues)
         self._had_jobs.update(counts)
@@ -310,9 +311,10 @@ class RedisConsumer:
         return self._without_paused([job for jobs in self._resting.values(queues, known) for job in jobs])
 
     def _create_if_missing(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery] | BackendError:
-        """If a queue has no consumer group, create the group, and return no jobs, or the error that prevents this.
+        """If a queue has no consumer group, create the group. Return no jobs, or the error of this attempt.
 
-        A server that refuses writes when a worker starts does not create the group. Without a mover, nobody else does.
+        The group is missing if the server refused writes when the worker started. Without a mover, no other process
+        creates the group.
         """
         if not (isinstance(outcome, CallRefused) and "NOGROUP" in outcome.message):
             return outcome

@@ -62,9 +62,9 @@ class RedisQueueKeeper:
     def queues(self) -> list[str]:
         """Return the shards of the queues to serve.
 
-        These are the queues on the list, which is read at most every 4 s, and those of the worker. If Redis refuses to
-        return the list, they are only the queues of the worker. If the node with the list does not answer, the last
-        list stays valid.
+        The queues to serve are the queues on the list and the queues of the worker. The list is read at most every 4 s.
+        If Redis refuses to return the list, only the queues of the worker are served. If the node with the list does
+        not answer, the last list stays valid.
         """
         if self._clock() >= self._list_at:
             self._listed = self._list()
@@ -72,7 +72,7 @@ class RedisQueueKeeper:
         return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        """Read the list, and in the same trip the numbers of shards of the queues that were on it before."""
+        """Read the list of queues, and in the same round trip the numbers of shards of the previously listed queues."""
         before = self._listed
         trip: list[Call[Any]] = [list_queues(self._keys), *self._counts.calls(before)]
         listed, *counts = drive(self._executor.run_all(trip))
@@ -94,9 +94,10 @@ class RedisQueueKeeper:
         return queues
 
     def _list_own(self, listed: Sequence[str]) -> None:
-        """Add queues of the worker that have jobs to the list, if they are missing there.
+        """Add each queue of the worker that has jobs to the list, if the queue is missing there.
 
-        For example, Redis came back empty, and a producer that had added its queue before has sent a job since then.
+        For example, Redis restarted without its data, and a producer that has already added its queue to the list then
+        sent a job.
         """
         missing = [queue for queue in self._queues if queue not in listed]
         if not missing:

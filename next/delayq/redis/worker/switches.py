@@ -1,6 +1,6 @@
 """The operators' switches: pauses of single queues, a pause of all queues, maintenance, and the request to restart.
 
-A queue that has another number of shards than this worker reads counts as a request to restart.
+If the number of shards of a queue changes, the worker also restarts, because it reads only the shards that it knows.
 
 Operators set these switches in Redis, and workers read them together with their jobs. Maintenance pauses all queues
 too, but workers with `--force` ignore it.
@@ -27,8 +27,8 @@ _NOTHING: Final = Switches()
 class SwitchReader:
     """The switches, as they were last read.
 
-    `shards`: the number of shards that the worker reads of each queue. `calls`: the calls that read the switches. If
-    one of the calls fails, its previous value remains. `forced`: ignore maintenance.
+    `shards`: by queue, the number of shards that the worker reads. `calls`: the calls that read the switches. If one of
+    the calls fails, its previous value remains. `forced`: ignore maintenance.
     """
 
     def __init__(self, keys: Keys, shards: Mapping[str, int], *, forced: bool) -> None:
@@ -68,7 +68,7 @@ class SwitchReader:
             return
         if not self._has_other_shards:
             logger.warning(
-                "queue %s has %d shards now, and this worker reads %d: it restarts", queue, shards, self._shards[queue]
+                "the worker restarts: queue %s now has %d shards instead of %d", queue, shards, self._shards[queue]
             )
         self._has_other_shards = True
 

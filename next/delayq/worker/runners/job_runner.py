@@ -122,7 +122,7 @@ class JobRunner:
             self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
 
     def _decide(self, job: JobInFlight, attempt: Attempt, error: BaseException | None) -> Outcome:
-        """Decide the outcome. The slot shows the code that may hang meanwhile, and after this call."""
+        """Decide the outcome. The slot records the code that runs next, so that the supervisor can name it."""
         slots = self._in_flight.slots
         if error is not None:
             slots.mark_part(job.slot, Part.BACKOFF)
