@@ -119,7 +119,8 @@ class Stopping:
             return f"running jobs have {self._options.grace:g} s to finish"
         finished = states.count(SlotState.DONE)
         if finished:
-            return f"no job is running, and {several(finished, 'finished job')} must be reported in {self._options.grace:g} s"
+            jobs = several(finished, "finished job")
+            return f"no job is running, and {jobs} must be reported in {self._options.grace:g} s"
         return "no job is running"
 
     def _on_stop_signal(self, number: int, children: Sequence[ChildProcess]) -> None:

@@ -1,31 +1,28 @@
 """Operations that schedule new jobs."""
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
-import msgspec
-
-from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
 from delayq.core.ids import new_id
 from delayq.core.job_spec import JobSpec, Limit, NewJob, prepare, prepare_raw, spread_out
 from delayq.core.options import Options
-from delayq.core.shards import queue_of, shard_number, shard_of
+from delayq.core.shards import queue_of
 from delayq.core.states import OnConflict, State
 from delayq.core.times import Duration, Instant, duration_ms
-from delayq.core.unique import Unique, digest_of, is_window
+from delayq.core.unique import Unique, is_window
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as calls
-from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
 from delayq.redis.calls.jobs import Placed, ShardsChanged
 from delayq.redis.operations.base import OperationsBase, RefT, check_word
 from delayq.redis.server_clock import ServerClock
 from delayq.redis.session import Session
-from delayq.redis.shard_counts import PATIENCE, ShardCounts
+from delayq.redis.shard_counts import PATIENCE
+from delayq.redis.trips import in_trips
 
 AT_ONCE_MS: Final = 15_000
 """A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again.
@@ -44,9 +41,6 @@ _CONFLICT_HINTS: Final[Mapping[State, str]] = {
 
 REFUSED: Final = ("conflict", "running")
 """Replies meaning that the job was not stored."""
-
-Row = tuple[int, NewJob]
-"""A job and its position in the list of all jobs of a call."""
 
 
 class SchedulingOperations(OperationsBase[RefT]):
@@ -191,7 +185,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         stored: list[str] = []
         unconfirmed = None
         until = 0.0
-        left = deque(_in_trips(enumerate(jobs), shards))
+        left = deque(in_trips(enumerate(jobs), shards))
         while left:
             shard, count, rows = left.popleft()
             try:
@@ -199,7 +193,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             except ShardsChanged:
                 until = until or time.monotonic() + PATIENCE
                 await shards.follow(queue_of(shard), until=until)
-                left.extendleft(reversed(list(_in_trips(rows, shards))))
+                left.extendleft(reversed(list(in_trips(rows, shards))))
                 continue
             except Conflict as error:
                 error.stored = [*refs.values(), *error.stored]
@@ -340,58 +334,3 @@ def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
 def _may_be_over_soon(jobs: list[NewJob]) -> bool:
     """Return True if one of the jobs may end before a lost call is sent again; see AT_ONCE_MS."""
     return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])
-
-
-def _in_trips(rows: Iterable[Row], shards: ShardCounts) -> Iterator[tuple[str, int, list[Row]]]:
-    """Cut jobs, with their positions, into lists for one call each.
-
-    Each list comes with its shard and the number of shards of the queue. It has at most 250 jobs, and at most 1 MB
-    unless a single job is larger.
-    """
-    by_queue: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_queue[row[1].queue].append(row)
-    for queue, of_queue in by_queue.items():
-        count = shards.known(queue)
-        for shard, of_shard in _by_shard(queue, count, of_queue).items():
-            for start in range(0, len(of_shard), MAX_ROWS):
-                for trip in _not_too_large(of_shard[start : start + MAX_ROWS]):
-                    yield shard, count, trip
-
-
-def _in_shard_of_key(job: NewJob, count: int) -> NewJob:
-    """Give a unique job a new id, if its id is not in the shard of its key. Raises InvalidInput for a given id."""
-    if not job.lock:
-        return job
-    if job.has_own_id:
-        raise InvalidInput(
-            f"The job has the id {job.id!r} and a unique key, but the queue {job.queue!r} has {count} shards.",
-            hint="Leave out the id or the unique key.",
-            field="id",
-        )
-    number = shard_number(digest_of(job.lock), count)
-    job_id = job.id
-    while shard_number(job_id, count) != number:
-        job_id = new_id()
-    return msgspec.structs.replace(job, id=job_id, envelope=envelopes.rewrite(job.envelope, id=job_id))
-
-
-def _by_shard(queue: str, count: int, rows: list[Row]) -> dict[str, list[Row]]:
-    if count == 1:
-        return {queue: rows}
-    by_shard: defaultdict[str, list[Row]] = defaultdict(list)
-    for position, given in rows:
-        job = _in_shard_of_key(given, count)
-        by_shard[shard_of(queue, job.id, count)].append((position, job))
-    return by_shard
-
-
-def _not_too_large(rows: list[Row]) -> Iterable[list[Row]]:
-    sizes = [len(job.envelope) for _, job in rows]
-    first = size = 0
-    for position, more in enumerate(sizes if sum(sizes) > MAX_BYTES else ()):
-        size += more
-        if size > MAX_BYTES and position > first:
-            yield rows[first:position]
-            first, size = position, more
-    yield rows[first:]
