@@ -295,7 +295,7 @@ def test_a_dispatch_may_have_another_key(sent: DelayQ) -> None:
     by_reason = Unique(key=["reason"])
     assert Recount(warehouse="east", reason="a").dispatch(unique=by_reason).outcome == "created"
     assert Recount(warehouse="west", reason="a").dispatch(unique=by_reason).outcome == "kept"
-    with pytest.raises(InvalidInput, match="names the member 'nobody', which the payload does not have"):
+    with pytest.raises(InvalidInput, match="names the member 'nobody', but the payload does not have this member"):
         Recount(warehouse="east").dispatch(unique=Unique(key=["nobody"]))
     with pytest.raises(InvalidInput, match="unique is 42"):
         Recount(warehouse="east").dispatch(unique=42)  # type: ignore[arg-type]
