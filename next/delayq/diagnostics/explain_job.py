@@ -19,13 +19,14 @@ _STATE_WORDS: Final = {"leaving": "shutting down", "crashed": "waiting after a c
 class Facts(msgspec.Struct, frozen=True):
     """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues.
 
-    `high_water`: maximum number of entries in the stream of a queue; further due jobs stay scheduled.
+    `workers`: None = the list of workers cannot be read. `high_water`: maximum number of entries in the stream of a
+    queue; further due jobs stay scheduled.
     """
 
     job: JobInfo
     stats: QueueStats
     control: Control
-    workers: Sequence[WorkerInfo]
+    workers: Sequence[WorkerInfo] | None
     high_water: int
 
 
@@ -128,6 +129,8 @@ def _switches(facts: Facts) -> Iterator[Reason]:
 
 def _workers(facts: Facts) -> Iterator[Reason]:
     queue = facts.job.queue
+    if facts.workers is None:
+        return
     serving = [worker for worker in facts.workers if queue in worker.queues]
     states = {worker.about.get("state") for worker in serving}
     start = f"Start a worker: `delayq work --app MODULE --queue {queue}`."
@@ -171,7 +174,7 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
     job, stats = facts.job, facts.stats
     due_ms = job.due_ms or 0
     if job.state == "ready":
-        announced = sum(n for worker in facts.workers if isinstance(n := worker.about.get("runs"), int))
+        announced = sum(n for worker in facts.workers or () if isinstance(n := worker.about.get("runs"), int))
         held = max(stats.reserved, announced)  # both may lag: workers announce running jobs only every few seconds
         what = f"The job waits for its turn. The queue {job.queue} has {several(stats.ready, 'ready job')}"
         yield Reason("ready", f"{what} and up to {several(held, 'reserved job')}.")

@@ -147,9 +147,9 @@ class Stopping:
         return self._restart_call(children)
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
-        """Return words for the log if all workers were asked to restart after this worker started; otherwise ''."""
+        """Return words for the log if a restart was requested after this worker started; otherwise ''."""
         latest = max((child.slots.restart_ms() for child in children), default=0)
-        return "all workers were asked to restart" if latest > self._last_restart_ms else ""
+        return "a restart was requested" if latest > self._last_restart_ms else ""
 
 
 def _pause(children: Sequence[ChildProcess], is_paused: bool) -> None:

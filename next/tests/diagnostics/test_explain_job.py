@@ -134,3 +134,9 @@ def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
     assert waits.next == "The job is delivered again in about 15s."
     (stuck,) = reasons("reserved", consumer="w", idle_ms=25_000, stats={"mover_tick_ms": NOW - 60_000})
     assert stuck.next == "Start a worker: `delayq work --app MODULE --queue orders`, or `delayq move`."
+
+
+def test_without_the_list_of_workers_nothing_is_said_about_them() -> None:
+    envelope = Envelope(v=1, id="a", name="n", queue="orders", data=msgspec.Raw(b"{}"), attempts=0, created_ms=NOW)
+    job = JobInfo(id="a", queue="orders", state="ready", raw=b"", envelope=envelope)
+    assert [reason.code for reason in explain_job(Facts(job, STATS, Control(NOW), None, 100))] == ["ready"]

@@ -14,8 +14,8 @@ from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, LoginRefused
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.leaf import drive
-from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, Sentinels
+from delayq.redis.connection.leaf import ConnectionLost, drive
+from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, SentinelLeaf, Sentinels
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
     SERVICE,
@@ -123,6 +123,7 @@ def test_passwords_of_sentinels_and_servers() -> None:
             with DelayQ(wrong) as client, pytest.raises(LoginRefused, match="refused the login") as raised:
                 client.stats()
             assert "cret" not in str(raised.value)
+            assert ("sentinel_password" in str(raised.value)) == ("=se%2Fcret" not in wrong)
 
 
 @pytest.mark.parametrize(
@@ -186,3 +187,28 @@ def test_the_newest_answer_of_all_sentinels_counts() -> None:
     for now[0] in (100.0, 105.0, 111.0):
         assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
     assert dead.asked == 2
+
+
+def test_a_leaf_stays_with_its_primary_while_no_sentinel_answers() -> None:
+    """It asks them seldom then, because each silent sentinel delays a call."""
+    now, asked = [0.0], [0]
+    leaf = SentinelLeaf(
+        SentinelAddress("redis+sentinel://h1/main"),
+        lambda server, timeout: BlockingLeaf(server),
+        try_timeout=1.0,
+        clock=lambda: now[0],
+    )
+
+    class Silent:
+        async def primary(self) -> None:
+            asked[0] += 1
+            raise ConnectionLost("none answered", sent=False)
+
+    leaf._sentinels = Silent()  # type: ignore[assignment]
+    primary = BlockingLeaf(leaf._address.primary("127.0.0.1", 1))
+    leaf._primary = primary
+    for now[0] in (2.0, 3.0, 4.0, 13.0):
+        with pytest.raises(ConnectionLost):
+            drive(leaf.send(b""))
+        leaf._primary = primary
+    assert asked[0] == 2

@@ -6,20 +6,21 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from delayq.cli.commands.workers import read_control
 from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue, WhichQueues
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.selection import Refusals, found_jobs, head, named_queues
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
 from delayq.core.display import several
-from delayq.core.errors import JobNotFound
+from delayq.core.errors import JobNotFound, NodeError
 from delayq.core.failure import Failure
 from delayq.core.job_search import JobSearch, SearchedState
 from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, UnknownJobShape, WhyShape
 from delayq.core.json_shapes.members import members_of
 from delayq.core.json_shapes.queues import UpcomingShape
 from delayq.core.times import format_duration, format_instant, rough_duration
-from delayq.core.views import JobInfo
+from delayq.core.views import Control, JobInfo, WorkerInfo
 from delayq.diagnostics.explain_job import Facts, explain_job
 
 _DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
@@ -115,7 +116,8 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
     with session.client() as client:
         job = find_job(session, client, id, queue, as_json=json)
         (stats,) = client.stats(job.queue)
-        facts = Facts(job, stats, client.control(), client.workers(), session.settings.high_water)
+        control = read_control(client) or Control(stats.now_ms)
+        facts = Facts(job, stats, control, _read_workers(client), session.settings.high_water)
     reasons = explain_job(facts)
     if json:
         print_json(WhyShape.of(job, [ReasonShape(reason.code, reason.what, reason.next) for reason in reasons]))
@@ -123,6 +125,15 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
     print_text(f"{job.id}  {job.state} in queue {job.queue}")
     for reason in reasons:
         print_text(f"  {reason.what} {reason.next}".rstrip())
+
+
+def _read_workers(client: DelayQ) -> list[WorkerInfo] | None:
+    """Read the list of workers. If its node of a cluster does not answer, print a note and return None."""
+    try:
+        return client.workers()
+    except NodeError as error:
+        print_note(f"The list of workers cannot be read. {error}")
+        return None
 
 
 def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None, *, as_json: bool) -> JobInfo:

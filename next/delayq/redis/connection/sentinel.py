@@ -101,7 +101,12 @@ class Sentinels:
                 self._failed_at[executor.where] = self._clock()
                 continue
             except LoginRefused as error:
-                refusal = error
+                refusal = LoginRefused(
+                    f"A sentinel refused the login: {error.message}",
+                    hint="The user and password for the sentinels are the options sentinel_username and "
+                    "sentinel_password of the url.",
+                    field="url",
+                )
                 continue
             except CallRefused as error:
                 refusal = self._refusal(executor.where, error)
@@ -201,6 +206,7 @@ class SentinelLeaf:
         try:
             current = await self._find()
         except (ConnectionLost, LoginRefused):
+            self._ask_at = self._clock() + SENTINEL_REST  # each silent sentinel delays the call
             self.where, self._primary = leaf.where, leaf
             return leaf
         if current is not leaf:

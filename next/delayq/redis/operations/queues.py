@@ -193,8 +193,8 @@ class QueueOperations(OperationsBase[RefT]):
         if lease_ms is None and count is None:
             raise InvalidInput("lease= and shards= are both missing.", hint="Give one of them.", field="lease")
         if count is not None:
-            await self._session.executor.run(calls.list_queue(self._session.keys, name))
             await change_shards(self._session, name, count)
+            await self._session.executor.run(calls.list_queue(self._session.keys, name))
         try:
             if lease_ms is not None:
                 await self._set_lease(name, lease_ms)
