@@ -76,6 +76,6 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
         raise QueueInUse(
             f"The queue {queue!r} has jobs: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
-            f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted at the end of their "
-            "retention.",
+            f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
+            "retention ends.",
         )
