@@ -1,11 +1,7 @@
 """A worker of a queue with several shards, seen from outside."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +12,7 @@ from delayq.core.ids import new_id
 from delayq.core.shards import shard_names, shard_number
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import end_worker
+from tests.support.workers import Start, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -37,8 +33,6 @@ def fail() -> None:
     raise ValueError("no")
 """
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-
 
 @pytest.fixture
 def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
@@ -49,17 +43,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 
 @pytest.fixture
 def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    (tmp_path / "app.py").write_text(APP)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with ExitStack() as stack:
-
-        def start(*options: str) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
-            with (tmp_path / "err").open("wb") as err:
-                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
-            stack.callback(end_worker, worker)
-            return worker
-
+    with workers_of(APP, tmp_path, url) as start:
         yield start
 
 

@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import redis
 from delayq import DelayQ, Unique
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import children_of, end_worker
+from tests.support.workers import Start, children_of, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +46,6 @@ def done(n: int, seconds: float = 0.0, fails: bool = False) -> None:
 
 DONE = Unique(key=["n"])
 START = Unique(key=["n"], until="start")
-Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -60,17 +56,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 
 @pytest.fixture
 def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    (tmp_path / "app.py").write_text(APP)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "DELAYQ_LEASE": "2s"}
-    with ExitStack() as stack:
-
-        def start(*options: str) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
-            with (tmp_path / "err").open("wb") as err:
-                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
-            stack.callback(end_worker, worker)
-            return worker
-
+    with workers_of(APP, tmp_path, url, DELAYQ_LEASE="2s") as start:
         yield start
 
 

@@ -1,12 +1,8 @@
 """Options, orders and signals of a real worker, each seen from outside."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +10,7 @@ import redis
 
 from delayq import DelayQ, JobRef
 from tests.support.waiting import wait_until
-from tests.support.workers import end_worker
+from tests.support.workers import Start, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -28,8 +24,6 @@ def note(n: int) -> None:
         file.write(f"{n} {os.getpid()}\\n")
 """
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-
 
 @pytest.fixture
 def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
@@ -39,18 +33,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 
 @pytest.fixture
 def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    """Start a worker in the directory of the test, whose stderr goes to `err`."""
-    (tmp_path / "app.py").write_text(APP)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with ExitStack() as stack:
-
-        def start(*options: str) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
-            with (tmp_path / "err").open("wb") as err:
-                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
-            stack.callback(end_worker, worker)
-            return worker
-
+    with workers_of(APP, tmp_path, url) as start:
         yield start
 
 

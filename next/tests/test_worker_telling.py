@@ -1,13 +1,9 @@
 """What a real worker tells: its first line, its processes, failures, progress."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ import redis
 from delayq import DelayQ
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
-from tests.support.workers import children_of, end_worker
+from tests.support.workers import Start, children_of, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -64,8 +60,6 @@ def frozen() -> None:
     write(gc.get_freeze_count() > 10_000)
 """
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-
 
 @pytest.fixture
 def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
@@ -75,18 +69,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
 
 @pytest.fixture
 def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    """Start a worker in the directory of the test, whose stderr goes to `err`."""
-    (tmp_path / "app.py").write_text(APP)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with ExitStack() as stack:
-
-        def start(*options: str, url: str = url) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
-            with (tmp_path / "err").open("wb") as err:
-                worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=err)
-            stack.callback(end_worker, worker)
-            return worker
-
+    with workers_of(APP, tmp_path, url) as start:
         yield start
 
 

@@ -1,10 +1,32 @@
-"""Ends workers that tests started."""
+"""Starts workers for tests, and ends them."""
 
 import os
 import signal
 import subprocess
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+"""Starts a worker with these options, and with `url=` for another server."""
+
+
+@contextmanager
+def workers_of(app: str, folder: Path, url: str, **variables: str) -> Iterator[Start]:
+    """Give a function that starts workers with the module `app` in a folder. Their stderr goes to the file `err`."""
+    (folder / "app.py").write_text(app)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **variables}
+    with ExitStack() as stack:
+
+        def start(*options: str, url: str = url) -> subprocess.Popen[bytes]:
+            words = [sys.executable, "-m", "delayq", "--url", url, "work", "--app", "app", *options]
+            with (folder / "err").open("wb") as err:
+                worker = subprocess.Popen(words, cwd=folder, env=environment, stderr=err)
+            stack.callback(end_worker, worker)
+            return worker
+
+        yield start
 
 
 def children_of(pid: int) -> list[int]:

@@ -103,7 +103,6 @@ class JobOperations(OperationsBase[RefT]):
 
         Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
         """
-        self._queue(queue)
         if delay is None and at is None:
             raise InvalidInput(
                 "The new due time is missing.",

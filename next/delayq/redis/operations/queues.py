@@ -59,7 +59,7 @@ class QueueOperations(OperationsBase[RefT]):
             QueueStats(queue=name, error=total.message)
             if isinstance(total, CallRefused | NodeError)
             else value_of(total)
-            for name, total in [(name, totals[name]) for name in names]
+            for name, total in totals.items()
         ]
 
     async def upcoming(self, queue: str | None = None, *, span: Duration = "1m", spans: int = 60) -> Upcoming:
