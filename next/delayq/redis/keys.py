@@ -15,6 +15,7 @@ class Keys:
 
     * `queues`: a set of the names of all queues
     * `workers`: a sorted set of live workers
+    * `batches`: a sorted set of batches
     * `control`: a hash with the pause, maintenance and restart switches
     * `wake`: a channel for new due times; its messages are `<queue> <due_ms>`
     * `cancel`: a channel for cancelled running jobs; its messages are `<queue> <id>`
@@ -24,6 +25,7 @@ class Keys:
         self.queues = f"{prefix}:queues"
         self.control = f"{prefix}:control"
         self.workers = f"{prefix}:workers"
+        self.batches = f"{prefix}:batches"
         self.wake = f"{prefix}:wake"
         self.cancel = f"{prefix}:cancel"
         self.prefix = prefix
@@ -36,6 +38,10 @@ class Keys:
     def of_queue(self, queue: str, role: str) -> str:
         """Return one key of a queue. Its hash tag puts all keys of the queue in one slot of Redis Cluster."""
         return f"{self.prefix}:{{{queue}}}:{role}"
+
+    def of_batch(self, batch_id: str, role: str) -> str:
+        """Return one key of a batch. Its hash tag puts all keys of the batch in one slot of Redis Cluster."""
+        return f"{self.prefix}:{{batch:{batch_id}}}:{role}"
 
     def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
         """Return the keys that the manual of a script declares, in the same order."""
