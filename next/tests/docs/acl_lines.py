@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 from delayq.client import DelayQ
 from delayq.redis.backend import RedisBackend
-from delayq.redis.calls import call, delivery
+from delayq.redis.calls import batches, call, delivery
 from delayq.redis.calls.call import Call
 from delayq.redis.connection import blocking, sentinel
 from delayq.redis.connection.cluster import ClusterExecutor
@@ -44,7 +44,8 @@ that also reads, such as `control`, then only reads."""
 
 _KEYS: Final = Keys()
 _KEY_OF: Final = {
-    **{name: getattr(_KEYS, name) for name in ("queues", "control", "workers")},
+    **{name: getattr(_KEYS, name) for name in ("queues", "control", "workers", "batches")},
+    "of_batch": _KEYS.of_batch("*", "*"),
     "of_worker": _KEYS.of_worker("*"),
     "of_queue": _KEYS.of_queue("*", "*"),
     "of_script": _KEYS.of_queue("*", "*"),
@@ -218,7 +219,7 @@ def _follow(value: Any, owner: type | None, needs: Needs, seen: set[Any]) -> Non
             function = member.fget if isinstance(member, property) else member
             if inspect.isfunction(function):
                 _follow(function, value, needs, seen)
-    elif inspect.isfunction(value) and value.__module__ != call.__name__:
+    elif inspect.isfunction(value) and value.__module__ != call.__name__ and value is not batches.batch_call:
         _Body(value, owner).collect(needs, seen)
 
 
@@ -247,11 +248,13 @@ class _Body:
         if function in (call.command, call.read):
             for words in self._words(node):
                 _add_command(words, needs)
-        elif function in (call.queue_call, load):
+        elif function in (call.queue_call, batches.batch_call, load):
             (name,) = _texts(node.args[:1])
             needs.commands.update(commands_of_script(name), _SENT_AS)
             if function is call.queue_call:
                 needs.keys.add(_KEY_OF["of_script"])
+            elif function is batches.batch_call:
+                needs.keys.add(_KEY_OF["of_batch"])
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "send_command":
             _add_command(_texts(node.args[:1]), needs)
 

@@ -15,6 +15,7 @@ SECTIONS: Final = {
     "Settle jobs": ("ack", "release", "fail", "renew", "hand_back", "progress", "unlock"),
     "Read": ("get", "list", "stats"),
     "Operate queues": ("pause", "control", "clear", "queue_configure", "queue_remove"),
+    "Batches": ("batch_open", "batch_note"),
     "Mover, janitor and relay": (
         *("promote", "reclaim", "tidy", "outside_acks", "bury", "mend", "prune", "consumer_remove"),
         *("activity_record", "outbox_read", "outbox_ack"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from delayq.backends.values import Acked
 from delayq.core.job_spec import NewJob
+from delayq.redis.calls import batches
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
@@ -48,6 +49,7 @@ def keys_of(queue: QueueOnServer, name: str) -> list[str]:
         "once": f"{queue.key('once')}:token",
         "control": queue.keys.control,
         "set": queue.key("completed"),
+        **{role: queue.keys.of_batch("b1", role) for role in batches.ROLES},
     }
     roles = SCENES[name].roles or load(script_of(name)).keys
     return [named.get(role, queue.key(role)) for role in roles]
@@ -162,6 +164,21 @@ def _outbox_ack(queue: QueueOnServer) -> Act:
     return lambda: queue.ack_outbox(row.entry)
 
 
+def _open_batch(queue: QueueOnServer, *members: str) -> object:
+    rows = [(id, "orders 1") for id in members]
+    call = batches.open_batch(
+        queue.keys, "b1", plan=b"{}", allow_failures=False, seal=True, members=rows, now_ms=str(LATER)
+    )
+    return queue.run(call)
+
+
+def _note_batch(queue: QueueOnServer) -> Act:
+    _open_batch(queue, "a", "b", "c")
+    rows: list[tuple[str, batches.Word, str]] = [("a", "done", ""), ("b", "failed", "orders b"), ("c", "next", "")]
+    call = batches.note_batch(queue.keys, "b1", rows, keep_ms=HOUR, keep_broken_ms=HOUR, now_ms=str(LATER))
+    return lambda: queue.run(call)
+
+
 SCENES: dict[str, Scene] = {
     "schedule": Scene(_schedule, grows=True),
     "schedule (plain)": Scene(
@@ -209,6 +226,8 @@ SCENES: dict[str, Scene] = {
     "bury": Scene(_bury),
     "prune": Scene(lambda queue: lambda: queue.prune(now=LATER + HOUR)),
     "consumer_remove": Scene(_consumer_remove),
+    "batch_open": Scene(lambda queue: lambda: _open_batch(queue, "a", "b"), grows=True),
+    "batch_note": Scene(_note_batch),
     "outbox_read": Scene(_outbox_read),
     "outbox_ack": Scene(_outbox_ack),
     "activity_record": Scene(lambda queue: lambda: queue.record_activity(now=LATER), grows=True),

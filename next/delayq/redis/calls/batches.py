@@ -1,0 +1,230 @@
+"""Calls that create a batch, record the progress of its members, and read it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from delayq.redis.calls import call
+from delayq.redis.calls.call import Call, Parse, T, read, script_call
+from delayq.redis.keys import Keys
+from delayq.redis.scripts import load
+
+ROLES: Final = ("plan", "pending", "succeeded", "broken", "skipped")
+SCAN_COUNT: Final = 250
+FROM_START: Final = "0"
+
+Word = Literal["done", "failed", "skipped", "next", "told"]
+"""The word of a row of `note_batch`; see batch_note.lua."""
+
+Duty = Literal["before", "catch", "cancel", "then", "finally"]
+"""A task of the caller: "cancel" means to cancel the jobs of pending members. Every other duty means to send the
+callback of this name."""
+
+
+class Opened(msgspec.Struct, frozen=True, gc=False):
+    """The answer to `open_batch`. With an answer other than "opened", nothing was stored.
+
+    `total` is the number of members of the batch. `pending` has a bool for each member of the call: True if it has not
+    ended yet.
+    """
+
+    answer: Literal["opened", "unknown", "finished", "cancelled"]
+    total: int
+    cancelled_ms: int | None
+    pending: list[bool]
+
+
+class Noted(msgspec.Struct, frozen=True, gc=False):
+    """The answer to `note_batch`.
+
+    * `due`: the duties that are due. Without such a duty, `plan` is b''.
+    * `answers`: a bool for each row. True if the row changed something, or if the next job of the chain may be sent.
+    * `state`: "unknown" if the batch does not exist. All answers are then False.
+    """
+
+    state: Literal["running", "finished", "unknown"]
+    plan: bytes
+    due: list[Duty]
+    answers: list[bool]
+    allow_failures: bool
+    cancelled_ms: int | None
+
+
+class BatchRow(msgspec.Struct, frozen=True, gc=False):
+    """One batch. `pending`, `succeeded`, `broken` and `skipped` are numbers of members.
+
+    `plan` is b'' if it was not read.
+    """
+
+    id: str
+    total: int
+    pending: int
+    succeeded: int
+    broken: int
+    skipped: int
+    created_ms: int
+    cancelled_ms: int | None
+    finished_ms: int | None
+    is_sealed: bool
+    allow_failures: bool
+    plan: bytes
+
+
+def batch_call(
+    name: str,
+    keys: Keys,
+    batch_id: str,
+    parse: Parse[T],
+    /,
+    *,
+    rows: Iterable[tuple[call.Word, ...]] = (),
+    **arguments: call.Word,
+) -> Call[T]:
+    """Return a call of a script with the keys of one batch."""
+    script = load(name)
+    of_script = tuple(keys.of_batch(batch_id, role) for role in script.keys)
+    return script_call(script, of_script, parse, repeatable=True, reads_only=False, rows=rows, **arguments)
+
+
+def open_batch(
+    keys: Keys,
+    batch_id: str,
+    *,
+    plan: bytes,
+    allow_failures: bool,
+    seal: bool,
+    members: Sequence[tuple[str, str]],
+    now_ms: str = "",
+) -> Call[Opened]:
+    """Create a batch, or add members to it. A member is an id and the text `<queue> <links>`.
+
+    Pass the plan in each call of a dispatch, and `seal` in its last call. The first plan stays. To add members to an
+    existing batch, pass b'' as the plan. `allow_failures` has an effect only if the call creates the batch.
+    """
+    return batch_call(
+        "batch_open",
+        keys,
+        batch_id,
+        _read_opened,
+        now=now_ms,
+        new_plan=plan,
+        allow=int(allow_failures),
+        seal=int(seal),
+        rows=members,
+    )
+
+
+def note_batch(
+    keys: Keys,
+    batch_id: str,
+    rows: Sequence[tuple[str, Word, str]],
+    *,
+    cancel: bool = False,
+    keep_ms: int,
+    keep_broken_ms: int,
+    now_ms: str = "",
+) -> Call[Noted]:
+    """Record the progress of members, and return the duties that are due.
+
+    A row is a member id, a word, and the text `<queue> <job id>` for the word "failed". With the word "told", the id is
+    a duty that was performed. Each duty is returned by every call until it was told. `cancel` cancels the batch unless
+    it has finished. A finished batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if it has a broken
+    member.
+
+    If the call is sent again after a lost reply, the answer for a row that the first call has recorded is False. The
+    answers for the word "next" stay the same.
+    """
+
+    def parse(reply: list[Any]) -> Noted:
+        if reply == [b"unknown"]:
+            return Noted("unknown", b"", [], [False] * len(rows), False, None)
+        state, plan, due, answers, allow, cancelled_ms = reply
+        return Noted(
+            state.decode(),
+            plan,
+            [duty.decode() for duty in due],
+            [answer == 1 for answer in answers],
+            allow == 1,
+            _number(cancelled_ms),
+        )
+
+    return batch_call(
+        "batch_note",
+        keys,
+        batch_id,
+        parse,
+        now=now_ms,
+        cancel=int(cancel),
+        keep_ms=keep_ms,
+        keep_broken_ms=keep_broken_ms,
+        rows=rows,
+    )
+
+
+def read_batch(keys: Keys, batch_id: str, *, with_plan: bool = False) -> list[Call[Any]]:
+    """Return the calls that read one batch. Pass their values, in order, to `batch_row`.
+
+    The calls are not atomic. If a member moves in between, it may be counted twice or not at all.
+    """
+    plan, pending, succeeded, broken, skipped = (keys.of_batch(batch_id, role) for role in ROLES)
+    return [
+        read("HMGET", plan, *_FIELDS, *(["plan"] if with_plan else []), parse=list),
+        read("HLEN", pending, parse=int),
+        read("SCARD", succeeded, parse=int),
+        read("HLEN", broken, parse=int),
+        read("HLEN", skipped, parse=int),
+    ]
+
+
+def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
+    """Return the batch that `read_batch` has read, or None if the batch does not exist."""
+    (created_ms, total, allow, sealed, cancelled_ms, finished_ms, *plan), pending, succeeded, broken, skipped = values
+    if created_ms is None:
+        return None
+    return BatchRow(
+        id=batch_id,
+        total=int(total or 0),
+        pending=pending,
+        succeeded=succeeded,
+        broken=broken,
+        skipped=skipped,
+        created_ms=int(created_ms),
+        cancelled_ms=_number(cancelled_ms),
+        finished_ms=_number(finished_ms),
+        is_sealed=sealed is not None,
+        allow_failures=allow == b"1",
+        plan=(plan[0] or b"") if plan else b"",
+    )
+
+
+def scan_members(
+    keys: Keys, batch_id: str, role: Literal["pending", "broken", "skipped"], cursor: str = FROM_START
+) -> Call[tuple[str, dict[str, str]]]:
+    """Read one page of members, with their texts. The call returns the cursor of the next page; "0" = the last page.
+
+    A member that moves during the scan may be missing. A member may occur on two pages.
+    """
+
+    def parse(reply: list[Any]) -> tuple[str, dict[str, str]]:
+        words = [word.decode() for word in reply[1]]
+        return reply[0].decode(), dict(zip(words[::2], words[1::2], strict=True))
+
+    return read("HSCAN", keys.of_batch(batch_id, role), cursor, "COUNT", SCAN_COUNT, parse=parse)
+
+
+_FIELDS: Final = ("created_ms", "total", "allow", "sealed", "cancelled_ms", "finished_ms")
+
+
+def _read_opened(reply: list[bytes]) -> Opened:
+    answer, total, cancelled_ms, *pending = reply
+    return Opened(
+        answer.decode(),  # type: ignore[arg-type]  # the manual lists the answers
+        int(total),
+        _number(cancelled_ms),
+        [word == b"1" for word in pending],
+    )
+
+
+def _number(word: bytes | None) -> int | None:
+    return int(word) if word else None
