@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from delayq.core.backoff import Exponential as Exponential
     from delayq.core.backoff import Fixed as Fixed
     from delayq.core.backoff import Steps as Steps
+    from delayq.core.batch_info import BatchInfo as BatchInfo
     from delayq.core.control_flow import Discard as Discard
     from delayq.core.control_flow import Fail as Fail
     from delayq.core.control_flow import JobCancelled as JobCancelled
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import BackendError as BackendError
     from delayq.core.errors import BackendFull as BackendFull
     from delayq.core.errors import BackendUnavailable as BackendUnavailable
+    from delayq.core.errors import BatchNotFound as BatchNotFound
     from delayq.core.errors import ConfigError as ConfigError
     from delayq.core.errors import Conflict as Conflict
     from delayq.core.errors import DelayqError as DelayqError
@@ -61,6 +63,14 @@ if TYPE_CHECKING:
     from delayq.core.views import Retried as Retried
     from delayq.core.views import Upcoming as Upcoming
     from delayq.core.views import WorkerInfo as WorkerInfo
+    from delayq.jobs.batch import PendingBatch as PendingBatch
+    from delayq.jobs.batch import RunningBatch as RunningBatch
+    from delayq.jobs.batch import afind_batch as afind_batch
+    from delayq.jobs.batch import batch as batch
+    from delayq.jobs.batch import find_batch as find_batch
+    from delayq.jobs.chain import PendingChain as PendingChain
+    from delayq.jobs.chain import RunningChain as RunningChain
+    from delayq.jobs.chain import chain as chain
     from delayq.jobs.context import JobContext as JobContext
     from delayq.jobs.dispatch import Dispatch as Dispatch
     from delayq.jobs.dispatch import adispatch as adispatch
@@ -81,9 +91,10 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "client": "AsyncDelayQ AsyncJobRef DelayQ JobRef",
     "core.backoff": "Exponential Fixed Steps",
-    "core.errors": "BackendError BackendFull BackendUnavailable ConfigError Conflict DelayqError FoundElsewhere "
-    "InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed OutcomeUnknown "
-    "PayloadLost QueueInUse QueueNotFound ResultLost",
+    "core.batch_info": "BatchInfo",
+    "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound ConfigError Conflict DelayqError "
+    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed "
+    "OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
@@ -92,6 +103,8 @@ _MODULES: Final = {
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
+    "jobs.batch": "PendingBatch RunningBatch afind_batch batch find_batch",
+    "jobs.chain": "PendingChain RunningChain chain",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",

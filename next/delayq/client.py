@@ -5,7 +5,7 @@ The methods of DelayQ block. AsyncDelayQ has the same methods as coroutines, for
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -19,6 +19,7 @@ from delayq.core.states import Answer, State
 from delayq.core.times import Duration, Instant
 from delayq.core.views import JobInfo
 from delayq.redis.connection.leaf import drive
+from delayq.redis.operations.batches import BatchOperations
 from delayq.redis.operations.operations import Operations
 from delayq.settings.connections import Routes
 from delayq.settings.model import Settings, load_settings
@@ -163,6 +164,11 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
     def _open(self, backend: Backend, routes: Routes) -> None:
         super().__init__(backend.session(is_async=True, routes=routes), partial(AsyncJobRef, self))
 
+    @cached_property
+    def batches(self) -> BatchOperations:
+        """The operations on batches."""
+        return BatchOperations(self._session, self)
+
     def __repr__(self) -> str:
         """Name the server, without secrets."""
         return f"AsyncDelayQ({self._session.executor.where!r}, prefix={self._session.keys.prefix!r})"
@@ -183,6 +189,18 @@ def blocking(
 
     @wraps(operation)
     def method(self: "DelayQ", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(operation(self._operations, *args, **kwargs))
+
+    return method
+
+
+def of_batches(
+    operation: "Callable[Concatenate[BatchOperations, P], Coroutine[Any, Any, T]]",
+) -> "Callable[Concatenate[Batches, P], T]":
+    """Turn an operation on batches into a method of Batches with the same signature, without `async`."""
+
+    @wraps(operation)
+    def method(self: "Batches", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(operation(self._operations, *args, **kwargs))
 
     return method
@@ -210,6 +228,22 @@ def iterating(
             yield value  # type: ignore[misc]
 
     return method
+
+
+class Batches:
+    """The operations on batches, as `DelayQ.batches` has them."""
+
+    def __init__(self, operations: BatchOperations) -> None:
+        self._operations = operations
+
+    get = of_batches(BatchOperations.get)
+    require = of_batches(BatchOperations.require)
+    newest = of_batches(BatchOperations.newest)
+    failed = of_batches(BatchOperations.failed)
+    cancel = of_batches(BatchOperations.cancel)
+    retry = of_batches(BatchOperations.retry)
+    send = of_batches(BatchOperations.send)
+    add = of_batches(BatchOperations.add)
 
 
 def _settings_of(settings: Settings | None, **given: str | None) -> Settings:
@@ -270,7 +304,13 @@ class DelayQ:
         session = backend.session(is_async=False, routes=routes)
         self._operations: Operations[JobRef] = Operations(session, partial(JobRef, self))
 
+    @cached_property
+    def batches(self) -> Batches:
+        """The operations on batches."""
+        return Batches(BatchOperations(self._operations._session, self._operations))
+
     schedule = blocking(Operations[JobRef].schedule)
+    send_chain = blocking(Operations[JobRef].send_chain)
     schedule_many = blocking(Operations[JobRef].schedule_many)
     push_raw = blocking(Operations[JobRef].push_raw)
     cancel = blocking(Operations[JobRef].cancel)

@@ -20,7 +20,17 @@ second; a QueueKeeper raises CallRefused. Other queues are not affected.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from delayq.backends.values import Delivery, DeliveryRef, Promoted, Reclaimed, Renewed, Repaired, Settlement, Switches
+from delayq.backends.values import (
+    Delivery,
+    DeliveryRef,
+    Promoted,
+    Reclaimed,
+    Relayed,
+    Renewed,
+    Repaired,
+    Settlement,
+    Switches,
+)
 from delayq.core.errors import BackendError
 from delayq.core.queue_order import Order, strict
 from delayq.settings.connections import Routes
@@ -198,8 +208,8 @@ class QueueKeeper(Protocol):
         """Settle jobs that plain consumers acknowledged, delete jobs whose retention is over, and repair damage."""
         ...
 
-    def follow_up(self, queue: str) -> int:
-        """Send the follow-up jobs of ended jobs. Return the number of ended jobs that were handled."""
+    def follow_up(self, queue: str) -> Relayed:
+        """Send the follow-up jobs of ended jobs."""
         ...
 
 

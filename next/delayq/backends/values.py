@@ -102,7 +102,8 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
 
     `retention_ms`: how long the completed job is kept, in ms; 0 = delete the job at once. `result` (JSON) and `report`
     (JSON about the run; b'' = none) are kept with the job. `is_followed`, here and below: a follow-up job, such as the
-    next job of a chain, may have to be sent when this job ends, so the backend must look for one.
+    next job of a chain, may have to be sent when this job ends, so the backend must look for one. `envelope`: the
+    envelope with the chain that the handler has changed; b'' = unchanged.
     """
 
     queue: str
@@ -112,6 +113,7 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     result: bytes = b"null"
     report: bytes = b""
     is_followed: bool = False
+    envelope: bytes = b""
 
 
 class Stopped(msgspec.Struct, frozen=True, gc=False):
@@ -199,6 +201,17 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
     hold_ms: int
     lease_ms: int = 30_000
     more: int = 0
+
+
+class Relayed(msgspec.Struct, frozen=True, gc=False):
+    """The result of one relay of an outbox.
+
+    `relayed`: number of ended jobs that were handled. `again_in`: seconds until the next try for ended jobs that have
+    to wait, for example because the next job needs a unique key that is taken; None = no job waits.
+    """
+
+    relayed: int
+    again_in: float | None = None
 
 
 class Switches(msgspec.Struct, frozen=True, gc=False):

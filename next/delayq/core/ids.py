@@ -4,6 +4,7 @@ The head of an id is its time, in 10 characters. The tail, in 16 characters, is 
 UUIDv7.
 """
 
+import hashlib
 import os
 import time
 from functools import lru_cache
@@ -59,3 +60,11 @@ def _make_tails() -> list[str]:
 def _one_of(letters: str) -> bytes:
     """Return the table that maps each random byte to one of 8, 16 or 32 characters, all equally likely."""
     return letters.encode() * (256 // len(letters))
+
+
+def derived_id(job_id: str, position: int) -> str:
+    """Return the id of the job at a position among the jobs that another job adds to its chain or batch.
+
+    The same job and position always give the same id. So a job that is run again adds no job twice.
+    """
+    return hashlib.blake2b(f"{job_id}\0{position}".encode(), digest_size=16).hexdigest()

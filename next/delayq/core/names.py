@@ -19,6 +19,7 @@ LOST_JOB: Final = "delayq.lost"
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MAX_ID_BYTES: Final = 255
+MAX_BATCH_ID_BYTES: Final = 200
 
 _ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _JOB: Final = re.compile(r"[^ ]{1,255}")
@@ -82,3 +83,17 @@ def check_ids(job_ids: str | Iterable[str]) -> list[str]:
 @lru_cache(maxsize=1024)
 def _is_job_name(name: str) -> bool:
     return _JOB.fullmatch(name) is not None and name.isprintable() and len(name.encode()) <= 255
+
+
+def check_batch_id(batch_id: str) -> str:
+    """Return `batch_id` if it is a valid id of a batch; raises InvalidInput otherwise.
+
+    It is shorter than an id of a job, because the ids of the members begin with it.
+    """
+    if len(check_id(batch_id)) <= MAX_BATCH_ID_BYTES:
+        return batch_id
+    raise InvalidInput(
+        f"The id {shown(batch_id)} of a batch has {len(batch_id)} characters.",
+        hint=f"Use at most {MAX_BATCH_ID_BYTES} characters.",
+        field="id",
+    )

@@ -1,10 +1,15 @@
 """The context of a running job: facts for its handler, and progress reports of the handler."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from delayq.core.chain import read_chain, read_membership
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
+
+if TYPE_CHECKING:  # most jobs use neither
+    from delayq.jobs.batch import RunningBatch
+    from delayq.jobs.chain import RunningChain
 
 MAX_NOTE: Final = 500
 
@@ -30,7 +35,12 @@ class JobContext:
       older delivery.
     * `headers`, `tags`: the headers (a mapping) and tags (a tuple) of the job.
     * `raw`: the envelope as stored in Redis, in bytes.
+    * `chain`, `batch`: the chain and the batch of the job.
     """
+
+    used_chain: "RunningChain | None" = None
+    """The chain, if the handler has used it."""
+    _batch: "RunningBatch | None" = None
 
     def __init__(
         self,
@@ -55,12 +65,34 @@ class JobContext:
         self.headers: Mapping[str, str] = envelope.headers or {}
         self.tags: tuple[str, ...] = tuple(envelope.tags or ())
         self.raw = raw
+        self._envelope = envelope
         self._is_stopping = is_stopping
         self._on_progress = on_progress
 
     def __repr__(self) -> str:
         """Leave the payload out, because payloads do not belong in a log."""
         return f"JobContext(id={self.id!r}, name={self.name!r}, queue={self.queue!r}, attempt={self.attempt})"
+
+    @property
+    def chain(self) -> "RunningChain":
+        """The jobs that follow this job. A job without a chain can begin one.
+
+        Raises msgspec.MsgspecError if another program has damaged the chain.
+        """
+        if self.used_chain is None:
+            from delayq.jobs.chain import RunningChain
+
+            self.used_chain = RunningChain(self.id, read_chain(self._envelope.chain))
+        return self.used_chain
+
+    @property
+    def batch(self) -> "RunningBatch | None":
+        """The batch of this member or callback; None = the job belongs to no batch."""
+        if self._batch is None and (membership := read_membership(self._envelope.batch)) is not None:
+            from delayq.jobs.batch import RunningBatch
+
+            self._batch = RunningBatch(membership.id, self.id)
+        return self._batch
 
     @property
     def stopping(self) -> bool:

@@ -139,7 +139,7 @@ class Dispatch(Sendable):
     def __init__(self, job: Message, said: Said) -> None:
         self._job = job
         self.said = said
-        self._unsent = Unsent(job.name)
+        self._unsent = Unsent(f"A Dispatch of the job {job.name!r}")
 
     def __repr__(self) -> str:
         """Leave the payload out, because payloads do not belong in a log."""

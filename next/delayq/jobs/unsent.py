@@ -1,4 +1,6 @@
-"""The warning for a Dispatch that was never sent. It corresponds to Python's warning for unawaited coroutines."""
+"""The warning for a job, chain or batch that was never sent. It corresponds to Python's warning for unawaited
+coroutines.
+"""
 
 import os
 import sys
@@ -6,22 +8,22 @@ import warnings
 
 
 class Unsent:
-    """Belongs to one Dispatch.
+    """Belongs to one Dispatch, chain or batch. `what` names it in the warning.
 
     If `is_used` is still False when this object is garbage-collected, Python issues a RuntimeWarning.
     """
 
-    __slots__ = ("_job_name", "_process_id", "is_used")
+    __slots__ = ("_process_id", "_what", "is_used")
 
-    def __init__(self, job_name: str) -> None:
+    def __init__(self, what: str) -> None:
         self.is_used = False
-        self._job_name = job_name
+        self._what = what
         self._process_id = os.getpid()
 
     def __del__(self) -> None:
         if not self.is_used and self._process_id == os.getpid() and not sys.is_finalizing():
             warnings.warn(
-                f"A Dispatch of the job {self._job_name!r} was never sent. Call .dispatch() or await .adispatch().",
+                f"{self._what} was never sent. Call .dispatch() or await .adispatch().",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
-from delayq.core.resting import RestingQueues
+from delayq.core.resting import REST, RestingQueues
 
 EVERY: Final = 10.0
 """Seconds between two checks of all outboxes (streams with the records of ended jobs). In between, the mover reports
@@ -23,22 +23,31 @@ class Relay:
         self._outboxes = outboxes
         self._clock = clock
         self._all_at = clock() + EVERY
+        self._again_at: dict[str, float] = {}
         self._resting = RestingQueues(clock=clock)
         self.relayed = 0
 
     def step(self, hinted: set[str]) -> float:
         """Send the follow-up jobs of all outboxes that may have records.
 
-        Return the seconds until the next check of all queues.
+        Return the seconds until the next step.
         """
-        if self._clock() >= self._all_at:
+        now = self._clock()
+        if now >= self._all_at:
             self._outboxes.update(self._keeper.queues())
-            self._all_at = self._clock() + EVERY
+            self._all_at = now + EVERY
+        self._outboxes.update(queue for queue, again_at in self._again_at.items() if again_at <= now)
         for queue in self._resting.awake(sorted(self._outboxes)):
             self._outboxes.discard(queue)
+            self._again_at.pop(queue, None)
             try:
-                self.relayed += self._keeper.follow_up(queue)
-                self._resting.worked([queue])
+                answer = self._keeper.follow_up(queue)
             except Exception as error:
                 self._resting.rest_unless_away(queue, error)
-        return max(self._all_at - self._clock(), 0.0)
+                self._again_at[queue] = self._clock() + REST
+                continue
+            self._resting.worked([queue])
+            self.relayed += answer.relayed
+            if answer.again_in is not None:
+                self._again_at[queue] = self._clock() + answer.again_in
+        return max(min([self._all_at, *self._again_at.values()]) - self._clock(), 0.0)

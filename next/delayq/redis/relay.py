@@ -1,43 +1,129 @@
-"""Relays the outbox of a queue, which has a record of each ended job that may have follow-up jobs.
+"""Relays the outboxes of queues: reads the records of ended jobs, and sends the jobs that follow them.
 
-This release has no chains or batches yet. A record whose job belongs to a chain or a batch stays in the outbox for a
-later release. Other records are removed. They exist because scripts only search the text of an envelope, and this
-search also finds similar texts.
+The process of the relay can die between any two calls. So a record stays in the outbox until everything that follows
+from it has happened, and each step may be repeated: notes of batches are idempotent, and each new job has a token by
+which the server recognizes it.
 """
 
-from typing import Final
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from delayq.core import envelope as envelopes
+import msgspec
+
+from delayq.backends.values import Relayed
 from delayq.core.errors import UnreadableEnvelope
+from delayq.core.follow_up import FollowUps, follow_ups
+from delayq.core.options import Options
+from delayq.core.shards import queue_of
+from delayq.redis.batch_duties import BatchDuties
 from delayq.redis.calls import upkeep as calls
+from delayq.redis.calls.call import Call, value_of
 from delayq.redis.calls.upkeep import FollowUp
 from delayq.redis.connection.executor import Executor
+from delayq.redis.follow_up_sender import FollowUpSender, Step
 from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import ShardCounts
+
+logger: Final = logging.getLogger("delayq.loops")
 
 CLAIM_MS: Final = 5_000
 """How long an outbox is reserved for the relay that has read it."""
 
 
-async def relay_outbox(executor: Executor, keys: Keys, queue: str, *, name: str) -> int:
-    """Relay the records in the outbox of a queue, and return their number."""
-    relayed = 0
-    after = calls.FROM_START
-    while True:
-        page = await executor.run(calls.read_outbox(keys, queue, relay=name, hold_ms=CLAIM_MS, after=after))
-        done = [row.entry for row in page.rows if not _is_followed(row)]
-        if done:
-            relayed += await executor.run(calls.ack_outbox(keys, queue, done))
-        if not page.is_more:
-            return relayed
-        after = page.rows[-1].entry
+class Waiting(msgspec.Struct, frozen=True):
+    """The outbox of a queue has records that wait, all up to the record `last`. They are tried again at `again_at`."""
+
+    last: str
+    again_at: float
 
 
-def _is_followed(row: FollowUp) -> bool:
-    """Return True if the job may have follow-up jobs.
+class OutboxRelay:
+    """Relays outboxes. `name`: the consumer name of this relay, under which it reserves outboxes."""
 
-    An unreadable record counts too, because a later release may read it.
-    """
-    try:
-        return envelopes.decode(row.envelope).is_followed
-    except UnreadableEnvelope:
-        return True
+    def __init__(
+        self,
+        executor: Executor,
+        keys: Keys,
+        options: Options,
+        counts: ShardCounts,
+        *,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._name = name
+        self._clock = clock
+        self._waiting: dict[str, Waiting] = {}
+        self._sender = FollowUpSender(executor, keys, options, counts)
+        self._batches = BatchDuties(executor, keys, options, counts)
+
+    async def relay(self, queue: str) -> Relayed:
+        """Relay all new records of a queue, and the records that wait if it is time to try them again.
+
+        A record that waits does not delay the others. Raises the first error after all records were tried.
+        """
+        waiting = self._waiting.pop(queue, None)
+        is_early = waiting is not None and self._clock() < waiting.again_at
+        after = waiting.last if waiting is not None and is_early else calls.FROM_START
+        left = waiting if is_early else None
+        relayed = 0
+        while True:
+            page = await self._executor.run(
+                calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
+            )
+            steps = [self._step(row, queue) for row in page.rows]
+            if steps:
+                relayed += await self._carry_out(queue, steps)
+                after = steps[-1].entry
+                left = self._waiting_after(steps, left)
+            if not page.is_more:
+                break
+        if left is None:
+            return Relayed(relayed)
+        self._waiting[queue] = left
+        return Relayed(relayed, max(left.again_at - self._clock(), 0.0))
+
+    def _waiting_after(self, steps: Sequence[Step], before: Waiting | None) -> Waiting | None:
+        """Return the records that wait after these steps, together with the records that waited before."""
+        times = [self._clock() + step.again_in for step in steps if step.again_in is not None]
+        if before is not None:
+            times.append(before.again_at)
+        return Waiting(steps[-1].entry, min(times)) if times else None
+
+    def _step(self, row: FollowUp, queue: str) -> Step:
+        """Decide on the follow-up of one record. An unreadable record has none."""
+        now_ms = int(row.entry.partition("-")[0])
+        try:
+            follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
+        except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:
+            logger.error(
+                "queue %s: the end of a job cannot be read, so nothing follows it (record %s): %s",
+                queue_of(queue),
+                row.entry,
+                error,
+            )
+            follows = FollowUps()
+        return Step(row.entry, now_ms, follows)
+
+    async def _carry_out(self, queue: str, steps: Sequence[Step]) -> int:
+        """Do everything that follows from the records of one page, and delete the records that are done."""
+        await self._batches.note(steps)
+        for step in steps:
+            step.add(step.follows.jobs, f"{queue}.{step.entry}")
+            if step.follows.batch is not None and step.error is None:
+                await self._batches.start(step, step.follows.batch)
+        await self._sender.send(steps)
+        await self._batches.tell(steps)
+        over = [step for step in steps if step.is_over]
+        deleted = 0
+        if over:
+            deleting: list[Call[Any]] = [calls.ack_outbox(self._keys, queue, [step.entry for step in over])]
+            outcomes = await self._executor.run_all(deleting + self._sender.shorten_tokens(over))
+            deleted = value_of(outcomes[0])
+        for step in steps:
+            if step.error is not None:
+                raise step.error
+        return deleted

@@ -21,6 +21,7 @@ from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Release
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
+from delayq.core.chain import Chain
 from delayq.core.control_flow import JobTimedOut, Snooze
 from delayq.core.envelope import SURELY_SHORT, Envelope
 from delayq.core.errors import BackendError, UnknownJob, UnreadableEnvelope
@@ -203,7 +204,11 @@ class Attempts:
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
         """Return the settlement of an attempt. `result`: the value that the handler returned."""
-        return self._settlement(attempt.delivery, attempt.envelope, outcome, result)
+        settlement = self._settlement(attempt.delivery, attempt.envelope, outcome, result)
+        context = attempt.job_context
+        if context is None or context.used_chain is None or context.used_chain.changed is None:
+            return settlement
+        return _with_chain(settlement, attempt.delivery.envelope, context.used_chain.changed)
 
     def settle_broken(self, attempt: Attempt, outcome: Outcome | None, error: BaseException) -> Settlement:
         """Return the settlement of an attempt in which application code raised `error` after the handler had ended.
@@ -330,6 +335,14 @@ class Attempts:
             unknown_since_ms=outcome.unknown_since_ms,
         )
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
+
+
+def _with_chain(settlement: Settlement, envelope: bytes, chain: Chain) -> Settlement:
+    """Return the settlement of a job that has changed its chain. The change counts only if the job is done."""
+    if not isinstance(settlement, Acked):
+        return settlement
+    rewritten = envelopes.rewrite(envelope, chain=chain)
+    return msgspec.structs.replace(settlement, envelope=rewritten, is_followed=True)
 
 
 def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:

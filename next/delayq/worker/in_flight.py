@@ -215,7 +215,7 @@ class InFlight:
         """Move a running job to finished, and use its running time to estimate those of the next jobs.
 
         A job that only has to be acknowledged is marked as done in its slot. If the child dies, the supervisor can then
-        acknowledge the job.
+        acknowledge the job. A job with a changed chain is not marked, because the supervisor does not know the change.
         """
         seconds = self._clock() - job.started_at
         with self.lock:
@@ -225,7 +225,7 @@ class InFlight:
             # fewer jobs to hand back.
             average = self._seconds_per_job + (seconds - self._seconds_per_job) / 16
             self._seconds_per_job = max(seconds, average)
-            if type(settlement) is Acked and not settlement.retention_ms:
+            if type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope:
                 self.slots.mark(job.slot, SlotState.DONE)
             self.slots.count_finished()
 

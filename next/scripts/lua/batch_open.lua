@@ -18,7 +18,7 @@
 --          place  `<queue> <links>`, stored in `pending`
 --
 -- RETURNS  One flat list: answer, total, cancelled_ms, then a text for each row.
---            answer        opened     the members are stored
+--            answer        opened     the members are stored, unless the batch was cancelled or has finished
 --                          unknown    nothing changed: new_plan is '', and the batch does not exist
 --                          finished   nothing changed: new_plan is '', and the batch has finished
 --                          cancelled  nothing changed: new_plan is '', and the batch was cancelled
@@ -28,9 +28,9 @@
 -- COST     O(rows); send at most 500 rows
 --
 -- If the batch exists, its first plan, `allow` and `created_ms` stay, and known members stay where they are. So a
--- dispatch that was interrupted can be repeated: it sends the jobs whose rows are 1. A dispatch stores its members even
--- if the batch was cancelled in the meantime. If all members have ended before the batch is sealed, only the next call
--- of `batch_note` finishes the batch.
+-- dispatch that was interrupted can be repeated: it sends the jobs whose rows are 1. A batch that was cancelled or has
+-- finished gets no more members. If all members have ended before the batch is sealed, only the next call of
+-- `batch_note` finishes the batch.
 
 -- include: column
 -- include: member_places
@@ -57,7 +57,7 @@ end
 
 local places = member_places(column(members, 'id'), pending, succeeded, broken, skipped)
 local added = {} -- id, place, id, place …
-if answer == 'opened' then
+if answer == 'opened' and not cancelled_ms and not finished_ms then
   for _, row in ipairs(members) do
     if not places[row.id] then
       places[row.id] = pending
@@ -77,10 +77,6 @@ if #added > 0 then
   total = total + #added / 2
   redis.call('HSET', pending, unpack(added))
   redis.call('HSET', plan, 'total', string.format('%.0f', total))
-  local left_ms = redis.call('PTTL', plan)
-  if left_ms > 0 then -- The batch has finished, so that its keys expire. They must expire together.
-    redis.call('PEXPIRE', pending, left_ms)
-  end
 end
 if answer == 'opened' and seal == 1 and not is_sealed then
   redis.call('HSET', plan, 'sealed', '1')

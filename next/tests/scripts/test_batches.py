@@ -172,10 +172,10 @@ def test_an_id_that_occurs_twice_in_a_call_is_one_member(batch: BatchOnServer) -
     assert batch.open("a", "a") == Opened("opened", 1, None, [True, True])
 
 
-def test_a_dispatch_stores_its_members_after_the_batch_was_cancelled(batch: BatchOnServer) -> None:
+def test_a_cancelled_batch_gets_no_more_members(batch: BatchOnServer) -> None:
     batch.open("a", seal=False)
     batch.note(failed("a"))
-    assert batch.open("b") == Opened("opened", 2, NOW, [True])
+    assert batch.open("b") == Opened("opened", 1, NOW, [False])
 
 
 def test_members_are_added_to_a_running_batch_only(batch: BatchOnServer) -> None:
@@ -199,10 +199,10 @@ def test_a_batch_that_ended_before_its_seal_is_finished_by_the_next_note(batch: 
     assert batch.note() == Noted("finished", PLAN, ["before", "then", "finally"], [], False, None)
 
 
-def test_a_member_of_a_finished_batch_expires_with_it(batch: BatchOnServer) -> None:
+def test_a_finished_batch_gets_no_more_members(batch: BatchOnServer) -> None:
     batch.open("a")
     batch.note(done("a"))
-    assert batch.open("b") == Opened("opened", 2, None, [True])
+    assert batch.open("b") == Opened("opened", 1, None, [False])
     assert batch.lives() == {1}
 
 
@@ -506,7 +506,7 @@ class Model:
             self.allow = self.allow if self.exists else allow
             self.exists = True
             self.sealed = self.sealed or seal
-            for id in ids:
+            for id in ids if self.cancelled is None and self.finished is None else ():
                 self.members.setdefault(id, ("pending", "orders 1"))
         return Opened(answer, len(self.members), self.cancelled, [self._place(id) == "pending" for id in ids])
 

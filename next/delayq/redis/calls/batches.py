@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from delayq.redis.calls import call
-from delayq.redis.calls.call import Call, Parse, T, read, script_call
+from delayq.redis.calls.call import Call, Parse, T, command, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -228,3 +228,23 @@ def _read_opened(reply: list[bytes]) -> Opened:
 
 def _number(word: bytes | None) -> int | None:
     return int(word) if word else None
+
+
+def list_batch(keys: Keys, batch_id: str, created_ms: int) -> Call[int]:
+    """Add a batch to the list of batches. If it is on the list, its time stays."""
+    return command("ZADD", keys.batches, "NX", created_ms, batch_id, parse=int)
+
+
+def newest_batches(keys: Keys, limit: int) -> Call[list[str]]:
+    """Read the ids of the newest batches on the list. Some of them may not be kept any more."""
+    return read("ZREVRANGE", keys.batches, 0, limit - 1, parse=lambda reply: [word.decode() for word in reply])
+
+
+def unlist_batches(keys: Keys, batch_ids: Sequence[str]) -> Call[int]:
+    """Remove batches from the list of batches."""
+    return command("ZREM", keys.batches, *batch_ids, parse=int)
+
+
+def is_cancelled(keys: Keys, batch_id: str) -> Call[bool]:
+    """Read whether a batch was cancelled."""
+    return read("HEXISTS", keys.of_batch(batch_id, "plan"), "cancelled_ms", parse=bool)

@@ -61,6 +61,16 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
     )
 
 
+def rewrite(keys: Keys, queue: str, done: Sequence[Acked]) -> Call[list[int]]:
+    """Replace the envelopes of finished jobs, right before `ack` settles them. The call returns an empty list.
+
+    The text of the script is sent, because a script that had to be loaded first would run after `ack`.
+    """
+    rows = [(job.id, job.entry, job.envelope) for job in done]
+    call: Call[list[int]] = queue_call("rewrite", keys, queue, lambda _: [], rows=rows)
+    return Call(call.words_with_text(), call.parse, call.repeatable)
+
+
 def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: str = "") -> Call[list[int]]:
     """Settle jobs that ended because a stop request asked them to. The call returns a SettleAnswer for each job."""
     return queue_call(

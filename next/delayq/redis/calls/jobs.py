@@ -133,11 +133,13 @@ def cancel(
     running: bool = False,
     failure: bytes = b"",
     token: str,
+    only: str = "",
     now_ms: str = "",
 ) -> Call[Answer]:
     """Cancel a job that is not delivered yet. With `running`, also ask a running job to stop.
 
-    With a `failure` (JSON without its closing brace), the job is archived, that is, moved to the failed jobs.
+    `only`: a text that the envelope must contain; otherwise the answer is "unknown". With a `failure` (JSON without its
+    closing brace), the job is archived, that is, moved to the failed jobs.
     """
     return queue_call(
         "cancel",
@@ -151,7 +153,7 @@ def cancel(
         once_ms=ONCE_MS,
         queue=queue,
         hint=keys.cancel,
-        only="",
+        only=only,
         wake=keys.wake,
         failure=failure,
     )

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from delayq.backends.values import Promoted, Reclaimed, Repaired
+from delayq.backends.values import Promoted, Reclaimed, Relayed, Repaired
 from delayq.core.errors import BackendError, BackendFull, CallRefused, NodeError
 from delayq.core.options import Options
 from delayq.core.outages import Outages
 from delayq.core.shards import queue_of, shard_names
-from delayq.redis import relay, repair
+from delayq.redis import repair
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import count_jobs, list_queues
@@ -19,6 +19,7 @@ from delayq.redis.calls.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
+from delayq.redis.relay import OutboxRelay
 from delayq.redis.shard_counts import ShardCounts, restore_shard_count
 
 logger: Final = logging.getLogger("delayq.loops")
@@ -49,11 +50,11 @@ class RedisQueueKeeper:
         self._executor = executor
         self._keys = keys
         self._options = options
-        self._name = name
         self._queues = queues
         self._clock = clock
         self._outages = Outages(clock=clock)
         self._counts = ShardCounts(executor, keys)
+        self._relay = OutboxRelay(executor, keys, options, self._counts, name=name, clock=clock)
         self._listed: list[str] = []
         self._list_at = clock()
         self._counted: dict[str, int] = {}
@@ -136,6 +137,6 @@ class RedisQueueKeeper:
         except (CallRefused, BackendFull) as error:
             logger.warning("the history of the queue %s cannot be written: %s", queue, error)
 
-    def follow_up(self, queue: str) -> int:
-        """Send the follow-up jobs of ended jobs. Return the number of ended jobs."""
-        return drive(relay.relay_outbox(self._executor, self._keys, queue, name=self._name))
+    def follow_up(self, queue: str) -> Relayed:
+        """Send the follow-up jobs of ended jobs."""
+        return drive(self._relay.relay(queue))

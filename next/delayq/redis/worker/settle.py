@@ -15,7 +15,10 @@ from delayq.redis.worker.grouping import cut
 
 
 class Settling(NamedTuple):
-    """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements."""
+    """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements.
+
+    A call that only changes envelopes has no positions. It comes right before the call that settles these jobs.
+    """
 
     queue: str
     positions: Sequence[int]
@@ -25,13 +28,16 @@ class Settling(NamedTuple):
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     """Return the calls that carry out these settlements."""
     groups = [(type(settlement), settlement.queue, settlement.is_followed) for settlement in settled]
-    calls: list[Settling] = []
+    to_send: list[Settling] = []
     for group in dict.fromkeys(groups):
-        kind, queue, _ = group
+        kind, queue, is_followed = group
         positions = [n for n, other in enumerate(groups) if other == group]
         for page in _pages(settled, positions):
-            calls.append(Settling(queue, page, _call(keys, kind, queue, [settled[n] for n in page])))
-    return calls
+            rows = [settled[n] for n in page]
+            if is_followed and (changed := [row for row in rows if isinstance(row, Acked) and row.envelope]):
+                to_send.append(Settling(queue, (), calls.rewrite(keys, queue, changed)))
+            to_send.append(Settling(queue, page, _call(keys, kind, queue, rows)))
+    return to_send
 
 
 def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequence[int]]:
@@ -50,13 +56,13 @@ def _pages(settled: Sequence[Settlement], positions: list[int]) -> Iterator[Sequ
 
 
 def _are_bare(rows: Sequence[Settlement]) -> bool:
-    """Return True if all rows are acknowledgements without a result or report, whose size need not be checked."""
-    return not [row for row in rows if type(row) is not Acked or row.result or row.report]
+    """Return True if all rows are acknowledgements without texts, whose size need not be checked."""
+    return not [row for row in rows if type(row) is not Acked or row.result or row.report or row.envelope]
 
 
 def _bytes(settlement: Settlement) -> int:
     if isinstance(settlement, Acked):
-        return len(settlement.result) + len(settlement.report)
+        return len(settlement.result) + len(settlement.report) + len(settlement.envelope)
     if isinstance(settlement, Stopped):
         return 0
     return len(settlement.envelope) + len(settlement.failure)

@@ -1,0 +1,62 @@
+"""A batch as people and programs see it."""
+
+from typing import Literal
+
+import msgspec
+
+BatchState = Literal["running", "cancelling", "finished", "failed", "cancelled", "incomplete"]
+
+
+class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch and its counts. Each member is counted once, so `total` is the sum of the four other counts.
+
+    * `id`, `name`: the id and the name of the batch.
+    * `pending`: the number of members that have not ended. `succeeded`, `failed`: the numbers of members that have.
+    * `skipped`: the number of members that will not run to their end, because they were cancelled.
+    * `allows_failures`: True if a failed member does not cancel the batch.
+    * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
+      when all its members have ended.
+    """
+
+    id: str
+    name: str
+    total: int
+    pending: int
+    succeeded: int
+    failed: int
+    skipped: int
+    allows_failures: bool
+    created_ms: int
+    cancelled_ms: int | None = None
+    finished_ms: int | None = None
+
+    @property
+    def per_cent(self) -> int:
+        """The share of members that have ended, in per cent, rounded down."""
+        return (self.total - self.pending) * 100 // self.total if self.total else 100
+
+    @property
+    def state(self) -> BatchState:
+        """The state of the batch.
+
+            running      members are pending
+            cancelling   the batch was cancelled, and members are still running
+            finished     all members have succeeded
+            failed       all members have ended, and some have failed
+            cancelled    the batch was cancelled, and all members have ended
+            incomplete   all members have ended, none has failed, but some were cancelled one by one
+
+        A batch whose first failure cancelled it is `failed`.
+        """
+        if self.finished_ms is None:
+            return "running" if self.cancelled_ms is None else "cancelling"
+        if self.failed:
+            return "failed"
+        if not self.skipped:
+            return "finished"
+        return "incomplete" if self.cancelled_ms is None else "cancelled"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if the batch was cancelled, by a caller or by its first failure."""
+        return self.cancelled_ms is not None

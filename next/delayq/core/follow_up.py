@@ -1,0 +1,155 @@
+"""The jobs that follow an ended job. The relay reads the record of the end, and this module decides."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from delayq.core import failure as failures
+from delayq.core.chain import BatchPlan, Chain, Link, Membership, id_of, job_of, read_chain, read_membership
+from delayq.core.envelope import ABSENT
+from delayq.core.job_spec import NewJob
+
+NoteWord = Literal["done", "failed", "skipped", "next"]
+"""What a batch has to know about a member. `next`: a link of the member is done, and another link follows."""
+
+Duty = Literal["before", "catch", "cancel", "then", "finally"]
+"""An event of a batch, after which something has to be done once."""
+
+MAX_HEADER: Final = 1_000
+"""Maximum length of the message in a header of a `catch` job, in characters."""
+
+
+class EndedJob(msgspec.Struct, frozen=True, gc=False):
+    """The members of an envelope that matter at the end of a job.
+
+    All are optional, so that the end of a job can be read even if a worker could not read its envelope.
+    """
+
+    id: str = ""
+    name: str = ""
+    chain: msgspec.Raw = ABSENT
+    batch: msgspec.Raw = ABSENT
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """One row for `batch_note.lua`. `job`: queue and id of the job that failed, with a space between them; else ''."""
+
+    batch: str
+    member: str
+    word: NoteWord
+    job: str = ""
+
+
+class FollowUps(msgspec.Struct, frozen=True, gc=False):
+    """What follows an ended job.
+
+    `note`: the row for its batch; None = no batch, or a callback of one. `jobs`: the jobs to send. `batch`: the next
+    link of the chain, if it is a batch. `failed`: the headers that tell a `catch` job about the failure.
+    """
+
+    note: Note | None = None
+    jobs: list[NewJob] = []
+    batch: BatchPlan | None = None
+    failed: Mapping[str, str] = {}
+
+
+_decode: Final = msgspec.json.Decoder(EndedJob).decode
+
+
+def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_ms: int) -> FollowUps:
+    """Return what follows the job with this envelope.
+
+    `ended`: "done", "failed" or "cancelled". `failure`: JSON, or b''. `queue`: the queue of the job. `now_ms`: the time
+    of the end. Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link.
+    """
+    job = _decode(envelope)
+    chain = read_chain(job.chain)
+    membership = read_membership(job.batch)
+    member = membership if membership is not None and membership.member else None
+    if ended == "done":
+        return _after_success(chain, member, now_ms)
+    if ended == "failed":
+        headers = failure_headers(job.id, queue, failure)
+        caught = [job_of(link, now_ms=now_ms, headers=headers) for link in chain.catch]
+        return FollowUps(_note(member, "failed", f"{queue} {job.id}"), caught, failed=headers)
+    return FollowUps(_note(member, "skipped"))
+
+
+def _after_success(chain: Chain, member: Membership | None, now_ms: int) -> FollowUps:
+    if not chain.links:
+        return FollowUps(_note(member, "done"))
+    job, batch = next_link(chain, now_ms=now_ms, member=member)
+    return FollowUps(_note(member, "next"), [] if job is None else [job], batch)
+
+
+def next_link(
+    chain: Chain, *, now_ms: int, member: Membership | None = None, when: str | None = None
+) -> tuple[NewJob | None, BatchPlan | None]:
+    """Return the first link of a chain, as a job or as a batch that continues the chain. `when`: as for `job_of`."""
+    link, *rest = chain.links
+    later = Chain(rest, chain.catch)
+    if link.batch is not None:
+        return None, msgspec.structs.replace(link.batch, after=later)
+    return job_of(link, now_ms=now_ms, when=when, chain=later, batch=member), None
+
+
+def member_jobs(plan: BatchPlan, *, now_ms: int, when_now: bool = False) -> list[NewJob]:
+    """Return the first job of each member of a batch.
+
+    `when_now`: let the server count the delays from its own time, and not from `now_ms`.
+    """
+    jobs = []
+    for member in plan.members:
+        link, *rest = member.links
+        when = f"+{link.delay_ms}" if when_now else None
+        of_batch = Membership(plan.id, id_of(link))
+        jobs.append(job_of(link, now_ms=now_ms, when=when, chain=Chain(rest, member.catch), batch=of_batch))
+    return jobs
+
+
+def jobs_of_duty(
+    plan: BatchPlan, duty: Duty, *, is_cancelled: bool, failed: Mapping[str, str], now_ms: int
+) -> tuple[list[NewJob], BatchPlan | None]:
+    """Return the jobs to send at an event of a batch. If the batch is a link of a chain, the chain goes on or ends.
+
+    The chain goes on when all members have succeeded. If the batch allows failures, the chain goes on when all members
+    have ended, unless the batch was cancelled. If a member fails in a batch that allows no failures, the `catch` jobs
+    of the chain are sent.
+    """
+    links: Mapping[Any, Any] = {
+        "before": plan.before,
+        "catch": plan.catch,
+        "then": plan.then,
+        "finally": plan.finally_,
+    }
+    headers = failed if duty == "catch" else {}
+    callbacks = [*links.get(duty, ())]
+    after = plan.after or Chain()
+    if duty == "catch" and not plan.allow_failures:
+        callbacks += after.catch
+    jobs = [_callback(link, plan, now_ms, headers) for link in callbacks]
+    goes_on = duty == "finally" and not is_cancelled if plan.allow_failures else duty == "then"
+    if goes_on and after.links:
+        job, batch = next_link(after, now_ms=now_ms)
+        return [*jobs, *([job] if job is not None else [])], batch
+    return jobs, None
+
+
+def failure_headers(job_id: str, queue: str, failure: bytes) -> dict[str, str]:
+    """Return the headers that tell a `catch` job about the failure of another job."""
+    described = failures.decode(failure)
+    return {
+        "delayq-failed-id": job_id,
+        "delayq-failed-queue": queue,
+        "delayq-failed-error": described.type if described else "",
+        "delayq-failed-message": described.message[:MAX_HEADER] if described else "",
+    }
+
+
+def _callback(link: Link, plan: BatchPlan, now_ms: int, headers: Mapping[str, str]) -> NewJob:
+    return job_of(link, now_ms=now_ms, batch=Membership(plan.id), headers=headers)
+
+
+def _note(member: Membership | None, word: NoteWord, job: str = "") -> Note | None:
+    return None if member is None else Note(member.id, member.member, word, job)

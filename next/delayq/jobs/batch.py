@@ -1,0 +1,230 @@
+"""Batches: many jobs that run at the same time, with callbacks for the whole.
+
+    batch([ImportPage(page=n) for n in range(40)], then=Publish(), catch=Alarm(), finally_=CleanUp()).dispatch()
+
+A callback is a job too. Each one is sent once: `before` when the batch starts, `catch` at the first failure, `then`
+when all members have succeeded, `finally_` when all members have ended.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from delayq.core.batch_info import BatchInfo
+from delayq.core.chain import MAX_BATCH_IN_CHAIN, BatchPlan, Chain, Link, check_size
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.core.ids import derived_id, new_id
+from delayq.core.names import check_batch_id
+from delayq.jobs.dispatch import Sendable
+from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker
+from delayq.jobs.unsent import Unsent
+from delayq.manager import Connection, Manager, current_manager
+
+if TYPE_CHECKING:
+    from delayq.jobs.chain import PendingChain
+
+MAX_MEMBERS = 100_000
+
+
+def batch(
+    members: "Iterable[Sendable | PendingChain]",
+    *,
+    id: str | None = None,
+    name: str = "",
+    allow_failures: bool = False,
+    before: Jobs = None,
+    then: Jobs = None,
+    catch: Jobs = None,
+    finally_: Jobs = None,
+) -> "PendingBatch":
+    """Return a batch of jobs. Nothing is sent before `dispatch` is called.
+
+    * `members`: 1 to 100,000 jobs. A chain counts as one member.
+    * `id`: 1 to 200 printable ASCII characters without spaces. A second dispatch with the same id sends only those
+      members that were not sent yet, for example because the program died. Default: a new id.
+    * `name`: a name for people.
+    * `allow_failures`: False = the first failed member cancels the batch: waiting members are cancelled, and running
+      members may finish. True = a failed member does not stop the others.
+    * `before`, `then`, `catch`, `finally_`: a job or a list of jobs to send at an event of the batch: at its start;
+      when all members have succeeded, also after a retry; at the first failure; when all members have ended.
+
+        batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
+    """
+    return PendingBatch(tuple(members), id, name, allow_failures, before, then, catch, finally_)
+
+
+@dataclass(frozen=True)
+class PendingBatch(AsLink):
+    """A batch that has not been sent."""
+
+    members: "tuple[Sendable | PendingChain, ...]"
+    id: str | None
+    name: str
+    allow_failures: bool
+    _before: Jobs
+    _then: Jobs
+    _catch: Jobs
+    _finally: Jobs
+    _unsent: Unsent = field(default_factory=lambda: Unsent("A batch"), compare=False, repr=False)
+
+    def dispatch(self) -> BatchInfo:
+        """Send the batch, and return its counts.
+
+        Members and callbacks whose `prepare_for_dispatch` returns False are left out. Raises InvalidInput and
+        ConfigError before anything is sent, Conflict if another batch has the id, and the errors of DelayQ.schedule.
+        After such an error, a dispatch under the same id sends the members that are missing.
+        """
+        connection, plan = self._plan(current_manager())
+        return connection.client.batches.send(plan)
+
+    async def adispatch(self) -> BatchInfo:
+        """Send the batch in an event loop; see `dispatch`."""
+        connection, plan = self._plan(current_manager())
+        return await connection.aclient.batches.send(plan)
+
+    def _plan(self, manager: Manager) -> tuple[Connection, BatchPlan]:
+        maker = LinkMaker(manager)
+        plan = self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
+        return maker.connection, plan
+
+    def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None:
+        if self.id is not None:
+            raise InvalidInput(
+                f"The batch {self.id!r} is a link of a chain, and has an id.",
+                hint="Leave out id=: a chain makes the ids of its batches.",
+                field="id",
+            )
+        if len(self.members) > MAX_BATCH_IN_CHAIN:
+            raise InvalidInput(
+                f"A batch in the chain has {len(self.members):,} members; the limit is {MAX_BATCH_IN_CHAIN:,}.",
+                hint="Dispatch a larger batch in a job of the chain.",
+                field="members",
+            )
+        return Link(batch=self._plan_with(maker, batch_id or new_id()))
+
+    def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan:
+        self._unsent.is_used = True
+        if not isinstance(self.name, str) or len(self.name) > 255:
+            raise InvalidInput(f"name is {shown(self.name)}.", hint="Use a text of up to 255 characters.", field="name")
+        members = chains_of_members(self.members, maker, [f"{batch_id}.{n}" for n in range(len(self.members))])
+        if not members or len(members) > MAX_MEMBERS:
+            raise InvalidInput(
+                f"The batch has {len(members):,} members.",
+                hint=f"A batch has 1 to {MAX_MEMBERS:,} members.",
+                field="members",
+            )
+        plan = BatchPlan(
+            batch_id,
+            self.name,
+            self.allow_failures,
+            members,
+            before=maker.links(self._before),
+            then=maker.links(self._then),
+            catch=maker.links(self._catch),
+            finally_=maker.links(self._finally),
+        )
+        check_size(Chain(catch=[*plan.before, *plan.then, *plan.catch, *plan.finally_]))
+        return plan
+
+
+class RunningBatch:
+    """The batch of a running job, as its handler sees it. The methods with `a` are for async handlers."""
+
+    def __init__(self, batch_id: str, job_id: str) -> None:
+        self.id = batch_id
+        self._job_id = job_id
+        self._added = 0
+
+    def info(self) -> BatchInfo:
+        """Read the counts of the batch. Raises BatchNotFound if it is no longer kept."""
+        return current_manager().connection().client.batches.require(self.id)
+
+    async def ainfo(self) -> BatchInfo:
+        """Read the counts of the batch in an event loop; see `info`."""
+        return await current_manager().connection().aclient.batches.require(self.id)
+
+    def cancelled(self) -> bool:
+        """Return True if the batch was cancelled, by a caller or by its first failure."""
+        return self.info().is_cancelled
+
+    async def acancelled(self) -> bool:
+        """Return True if the batch was cancelled; see `cancelled`."""
+        return (await self.ainfo()).is_cancelled
+
+    def cancel(self) -> BatchInfo:
+        """Cancel the batch: its waiting members are cancelled, and running members may finish."""
+        return current_manager().connection().client.batches.cancel(self.id)
+
+    async def acancel(self) -> BatchInfo:
+        """Cancel the batch in an event loop; see `cancel`."""
+        return await current_manager().connection().aclient.batches.cancel(self.id)
+
+    def add(self, members: "Iterable[Sendable | PendingChain]") -> BatchInfo:
+        """Add members to the batch, and send them now. If the batch was cancelled, nothing is added.
+
+        If the job that calls this method is run again, no member is added twice, as long as the job adds the same
+        members in the same order. Raises InvalidInput, and Conflict if the batch has finished.
+        """
+        connection, chains = self._plan(members)
+        return connection.client.batches.add(self.id, chains)
+
+    async def aadd(self, members: "Iterable[Sendable | PendingChain]") -> BatchInfo:
+        """Add members in an event loop; see `add`."""
+        connection, chains = self._plan(members)
+        return await connection.aclient.batches.add(self.id, chains)
+
+    def _plan(self, members: "Iterable[Sendable | PendingChain]") -> tuple[Connection, list[Chain]]:
+        manager = current_manager()
+        maker = LinkMaker(manager, connection=manager.settings.connection)
+        given = list(members)
+        ids = [derived_id(self._job_id, self._added + n) for n in range(len(given))]
+        self._added += len(given)
+        return maker.connection, chains_of_members(given, maker, ids)
+
+
+def find_batch(batch_id: str) -> BatchInfo | None:
+    """Return the counts of a batch of the default connection, or None for an unknown id."""
+    return current_manager().connection().client.batches.get(batch_id)
+
+
+async def afind_batch(batch_id: str) -> BatchInfo | None:
+    """Return the counts of a batch in an event loop; see `find_batch`."""
+    return await current_manager().connection().aclient.batches.get(batch_id)
+
+
+def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable[str]) -> list[Chain]:
+    """Return each member as a chain. Leave out members that refuse the dispatch. Raises InvalidInput.
+
+    `ids`: the id of the first job of each member.
+    """
+    chains = []
+    for member, job_id in zip(members, ids, strict=True):
+        if isinstance(member, AsLink):
+            raise InvalidInput(
+                "A member of the batch is a batch.",
+                hint="Put the members of both batches into one batch, or use a chain of batches.",
+                field="members",
+            )
+        if isinstance(member, AsMember):
+            member_chain = member._as_member(maker, job_id)
+        else:
+            link = maker.link(member, job_id=job_id)
+            member_chain = None if link is None else Chain([link])
+        if member_chain is not None:
+            chains.append(_without_keys(member_chain))
+    return chains
+
+
+def _without_keys(member: Chain) -> Chain:
+    """Return a member; raises InvalidInput if one of its jobs has a unique key."""
+    for link in member.links:
+        if b'"unique":' in bytes(link.job) and (members := msgspec.json.decode(link.job)).get("unique"):
+            raise InvalidInput(
+                f"The member {members['name']!r} of the batch has a unique key.",
+                hint="Leave out the key, or dispatch the job in a chain or by itself.",
+                field="unique",
+            )
+    return member

@@ -1,0 +1,204 @@
+"""Chains: jobs that run one after the other. Each job starts when the job before it has succeeded.
+
+    chain(Reserve(order_id=42), Charge(order_id=42), Ship(order_id=42)).dispatch()
+    chain(Reserve(order_id=42), Charge(order_id=42)).catch(Refund(order_id=42)).delay("15m").dispatch()
+
+If a job fails for good, the jobs of `catch` are sent, and the chain ends. A retry of the failed job continues the
+chain.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from delayq.core.chain import Chain, Link, check_size, id_of, name_of
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.core.ids import derived_id
+from delayq.core.times import Duration, duration_ms
+from delayq.jobs.dispatch import Sendable
+from delayq.jobs.links import AsLink, AsMember, LinkMaker
+from delayq.jobs.unsent import Unsent
+from delayq.manager import Connection, Manager, current_manager
+
+if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
+    from delayq.client import AsyncJobRef, JobRef
+    from delayq.core.batch_info import BatchInfo
+    from delayq.jobs.batch import PendingBatch
+
+
+def chain(*elements: "Sendable | PendingBatch") -> "PendingChain":
+    """Return a chain of jobs and batches. Nothing is sent before `dispatch` is called.
+
+    Each element starts when the one before it has succeeded. A batch succeeds when all its members have succeeded, or,
+    if it allows failures, when all have ended. The delay and the limits of a job count from its turn.
+
+        chain(Reserve(order_id=42), Charge(order_id=42)).catch(Refund(order_id=42)).dispatch()
+    """
+    return PendingChain(elements)
+
+
+@dataclass(frozen=True)
+class PendingChain(AsMember):
+    """A chain that has not been sent. Each method but `dispatch` and `adispatch` returns a new chain."""
+
+    elements: "tuple[Sendable | PendingBatch, ...]"
+    _catch: tuple[Sendable, ...] = ()
+    _connection: str | None = None
+    _queue: str | None = None
+    _delay: Duration | None = None
+    _unsent: Unsent = field(default_factory=lambda: Unsent("A chain"), compare=False, repr=False)
+
+    def catch(self, *jobs: Sendable) -> "PendingChain":
+        """Return a chain that also sends these jobs if one of its jobs fails for good.
+
+        The jobs get the headers `delayq-failed-id`, `delayq-failed-queue`, `delayq-failed-error` (the class of the
+        error) and `delayq-failed-message`.
+        """
+        return self._with(_catch=(*self._catch, *jobs))
+
+    def on_connection(self, connection: str) -> "PendingChain":
+        """Return a chain whose jobs use this connection, unless they name one."""
+        return self._with(_connection=connection)
+
+    def on_queue(self, queue: str) -> "PendingChain":
+        """Return a chain whose jobs use this queue, unless they name one."""
+        return self._with(_queue=queue)
+
+    def delay(self, delay: Duration) -> "PendingChain":
+        """Return a chain whose first job is delayed, unless the job has a delay. Raises InvalidInput."""
+        duration_ms(delay, field="delay")
+        return self._with(_delay=delay)
+
+    def prepend(self, *elements: "Sendable | PendingBatch") -> "PendingChain":
+        """Return a chain with more jobs or batches at its start."""
+        return self._with(elements=(*elements, *self.elements))
+
+    def append(self, *elements: "Sendable | PendingBatch") -> "PendingChain":
+        """Return a chain with more jobs or batches at its end."""
+        return self._with(elements=(*self.elements, *elements))
+
+    def dispatch(self) -> "JobRef | BatchInfo":
+        """Send the chain. Return a reference to its first job, or the info about its first batch.
+
+        If `prepare_for_dispatch` of one of the jobs returns False, nothing is sent, and the `outcome` of the reference
+        is "vetoed". If the unique key of the first job is taken, nothing is sent either, and the outcome is "kept".
+
+        Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
+        """
+        connection, planned = self._plan(current_manager())
+        if planned is None:
+            from delayq.client import JobRef
+
+            return JobRef(connection.client, "", "", "absent", None, "vetoed")
+        return connection.client.send_chain(planned)
+
+    async def adispatch(self) -> "AsyncJobRef | BatchInfo":
+        """Send the chain in an event loop; see `dispatch`."""
+        connection, planned = self._plan(current_manager())
+        if planned is None:
+            from delayq.client import AsyncJobRef
+
+            return AsyncJobRef(connection.aclient, "", "", "absent", None, "vetoed")
+        return await connection.aclient.send_chain(planned)
+
+    def _with(self, **changes: Any) -> "PendingChain":
+        self._unsent.is_used = True
+        return replace(self, _unsent=Unsent("A chain"), **changes)
+
+    def _plan(self, manager: Manager) -> tuple[Connection, Chain | None]:
+        """Return the connection of the chain and its links. None = a job of the chain refuses the dispatch."""
+        maker = LinkMaker(manager, connection=self._connection)
+        planned = self._links(maker, None)
+        return maker.connection, None if maker.has_refusal else planned
+
+    def _as_member(self, maker: LinkMaker, job_id: str) -> Chain | None:
+        if [element for element in self.elements if isinstance(element, AsLink)]:
+            raise InvalidInput(
+                "A member of the batch is a chain that contains a batch.",
+                hint="Make this batch part of the outer chain, or dispatch it in a job of the inner chain.",
+                field="members",
+            )
+        before, maker.has_refusal = maker.has_refusal, False
+        planned = self._links(maker, job_id)
+        is_refused, maker.has_refusal = maker.has_refusal, before
+        return None if is_refused else planned
+
+    def _links(self, maker: LinkMaker, job_id: str | None) -> Chain:
+        """Return the links. `job_id`: the id of the first job; None = a new id."""
+        self._unsent.is_used = True
+        if not self.elements:
+            raise InvalidInput("The chain has no jobs.", hint="An example: chain(Reserve(), Charge()).", field="chain")
+        links = []
+        for position, element in enumerate(self.elements):
+            first_id = job_id if position == 0 else None
+            link = link_of_element(element, maker, job_id=first_id, queue=self._queue)
+            if link is not None:
+                links.append(link)
+        if links and self._delay is not None and not links[0].delay_ms:
+            links[0] = msgspec.structs.replace(links[0], delay_ms=duration_ms(self._delay, field="delay"))
+        return check_size(Chain(links, maker.links(self._catch, queue=self._queue)))
+
+
+class RunningChain:
+    """The chain of a running job. Changes take effect when the job succeeds.
+
+    If the job is run again, for example after an error, its changes are made again, and no job is added twice.
+    """
+
+    def __init__(self, job_id: str, links: Chain) -> None:
+        self._job_id = job_id
+        self._before = links
+        self._links = list(links.links)
+        self._known = {id_of(link) for link in links.links}
+        self._added = 0
+
+    @property
+    def remaining(self) -> list[str]:
+        """The names of the jobs and batches that follow this job. A batch without a name is shown as ''."""
+        return [name_of(link) for link in self._links]
+
+    def prepend(self, *elements: "Sendable | PendingBatch") -> None:
+        """Add jobs or batches that run right after this job. Raises InvalidInput."""
+        self._links[:0] = self._new(elements)
+
+    def append(self, *elements: "Sendable | PendingBatch") -> None:
+        """Add jobs or batches at the end of the chain. Raises InvalidInput."""
+        self._links += self._new(elements)
+
+    @property
+    def changed(self) -> Chain | None:
+        """The chain with its changes; None = the job has not changed it."""
+        return Chain(self._links, self._before.catch) if self._added else None
+
+    def _new(self, elements: "tuple[Sendable | PendingBatch, ...]") -> list[Link]:
+        manager = current_manager()
+        maker = LinkMaker(manager, connection=manager.settings.connection)
+        new = []
+        for element in elements:
+            job_id = derived_id(self._job_id, self._added)
+            self._added += 1
+            link = link_of_element(element, maker, job_id=job_id)
+            if link is not None and job_id not in self._known:
+                new.append(link)
+        check_size(Chain([*self._links, *new], self._before.catch))
+        return new
+
+
+def link_of_element(
+    element: object, maker: LinkMaker, *, job_id: str | None = None, queue: str | None = None
+) -> Link | None:
+    """Return the link of a job or batch, or None if a job refuses the dispatch. Raises InvalidInput.
+
+    `job_id`: the id of the job or batch; None = a new id. `queue`: the queue of a job that names none.
+    """
+    if isinstance(element, AsLink):
+        return element._as_link(maker, job_id)
+    if isinstance(element, PendingChain | list | tuple):
+        raise InvalidInput(
+            f"A link of the chain is {shown(element)}.",
+            hint="Give each job as an argument: chain(A(), B()).",
+            field="chain",
+        )
+    return maker.link(element, job_id=job_id, queue=queue)

@@ -1,0 +1,104 @@
+"""Turns the jobs that a program names in a chain or batch into links."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from delayq.core.chain import Chain, Link, link_of
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.jobs.dispatch import Sendable, plan
+from delayq.manager import Connection, Manager
+
+Jobs = Sendable | Iterable[Sendable] | None
+"""One job, several jobs, or none."""
+
+
+class LinkMaker:
+    """Makes the links of one chain or batch. All its jobs go to one connection.
+
+    `connection`: the name of the connection; None = the connection of the first job. `has_refusal` is True after a job
+    whose `prepare_for_dispatch` returned False.
+    """
+
+    def __init__(self, manager: Manager, *, connection: str | None = None) -> None:
+        self._manager = manager
+        self._connection = None if connection is None else manager.connection(connection)
+        self.has_refusal = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the jobs. Without jobs so far, the default connection."""
+        return self._connection or self._manager.connection()
+
+    def link(self, job: object, *, job_id: str | None = None, queue: str | None = None) -> Link | None:
+        """Return the link of a job, or None if its `prepare_for_dispatch` returned False. Raises InvalidInput.
+
+        `job_id`: the id of the job; None = a new id. `queue`: the queue of a job that names none; None = the queue of
+        its route, or the default queue.
+        """
+        planned = plan(self._with_defaults(checked_job(job), queue), self._manager)
+        if self._connection is None:
+            self._connection = planned.connection
+        if not planned.connection.backend.shares_jobs_with(self._connection.backend):
+            raise InvalidInput(
+                f"The job {planned.name!r} belongs to the connection {planned.connection.name!r}, but the chain or "
+                f"batch belongs to the connection {self._connection.name!r}.",
+                hint="Use jobs of one connection, or `on_connection` for the whole chain.",
+                field="connection",
+            )
+        if planned.on_conflict != "keep":
+            raise InvalidInput(
+                f"The job {planned.name!r} is part of a chain or batch, and has on_conflict={planned.on_conflict!r}.",
+                hint="Leave it out: chains and batches make the ids of their jobs.",
+                field="on_conflict",
+            )
+        if planned.spec is None:
+            self.has_refusal = True
+            return None
+        return link_of(planned.spec, self._connection.settings.options(), int(time.time() * 1000), job_id=job_id)
+
+    def links(self, jobs: Jobs, *, queue: str | None = None) -> list[Link]:
+        """Return the links of jobs, without those whose `prepare_for_dispatch` returned False."""
+        return [link for job in listed(jobs) if (link := self.link(job, queue=queue)) is not None]
+
+    def _with_defaults(self, job: Sendable, queue: str | None) -> Sendable:
+        """Return a job that uses the queue and the connection of the chain, unless the job names others."""
+        options, said = job._message().options, job._said()
+        if queue is not None and options.queue is None and said.get("queue") is None:
+            job = job.on_queue(queue)
+        if self._connection is not None and options.connection is None and said.get("connection") is None:
+            job = job.on_connection(self._connection.name)
+        return job
+
+
+class AsLink(ABC):
+    """A group of jobs that can be a link of a chain: a batch."""
+
+    @abstractmethod
+    def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None: ...
+
+
+class AsMember(ABC):
+    """A group of jobs that can be a member of a batch: a chain."""
+
+    @abstractmethod
+    def _as_member(self, maker: LinkMaker, job_id: str) -> Chain | None: ...
+
+
+def listed(jobs: Jobs) -> list[Sendable]:
+    """Return one job or several jobs as a list; None = no job."""
+    if jobs is None:
+        return []
+    return [jobs] if isinstance(jobs, Sendable) else list(jobs)
+
+
+def checked_job(job: object) -> Sendable:
+    """Return a job that can be dispatched; raises InvalidInput for anything else."""
+    if isinstance(job, Sendable):
+        return job
+    raise InvalidInput(
+        f"{shown(job)} is not a job.",
+        hint="Use jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
+        field="jobs",
+    )

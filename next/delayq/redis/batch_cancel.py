@@ -1,0 +1,75 @@
+"""Cancels the waiting members of a batch, page by page, because a batch can have 100,000 members."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.ids import new_id
+from delayq.core.options import Options
+from delayq.redis.calls import batches
+from delayq.redis.calls import jobs as calls
+from delayq.redis.calls.call import Call, value_of
+from delayq.redis.connection.executor import Executor
+from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import ShardCounts
+
+PAGES: Final = 8
+"""Maximum number of pages in one call of `some`, so that the other loops of the process soon get their turn."""
+
+START: Final = "0"
+
+KEEP_MS: Final = 7 * 86_400_000
+"""How long a batch is kept after its end. A batch with failed members is kept as long as failed jobs."""
+
+
+def note_members(
+    keys: Keys, options: Options, batch_id: str, rows: Sequence[tuple[str, str, str]], *, cancel: bool = False
+) -> Call[batches.Noted]:
+    """Return the call that notes events of members; see batch_note.lua."""
+    keep_broken_ms = max(options.keep_failed_ms, KEEP_MS)
+    return batches.note_batch(keys, batch_id, rows, cancel=cancel, keep_ms=KEEP_MS, keep_broken_ms=keep_broken_ms)
+
+
+class BatchCancel:
+    """Cancels the members of batches that wait in their queues. Remembers the position in each batch."""
+
+    def __init__(self, executor: Executor, keys: Keys, options: Options, counts: ShardCounts) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._options = options
+        self._counts = counts
+        self._cursors: dict[str, str] = {}
+
+    async def some(self, batch_id: str) -> bool:
+        """Cancel up to about 2,000 waiting members, and return True if no more members are left to look at."""
+        cursor = self._cursors.pop(batch_id, START)
+        for _ in range(PAGES):
+            cursor = await self._page(batch_id, cursor)
+            if cursor == START:
+                return True
+        self._cursors[batch_id] = cursor
+        return False
+
+    async def _page(self, batch_id: str, cursor: str) -> str:
+        """Cancel the members of one page of pending members, and return the cursor of the next page."""
+        after, places = await self._executor.run(batches.scan_members(self._keys, batch_id, "pending", cursor))
+        members = [(member, *place.split(" ", 1)) for member, place in places.items()]
+        cancelling = [self._cancel(batch_id, member, queue) for member, queue, _ in members]
+        answers = [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
+        # A single job that its queue does not know was never sent, or its end is still on the way and will be noted.
+        # A chain may be between two links; the relay stops it before its next link.
+        absent = [
+            member
+            for (member, _, links), answer in zip(members, answers, strict=True)
+            if answer == "unknown" and links == "1"
+        ]
+        if absent:
+            rows = [(member, "skipped", "") for member in absent]
+            await self._executor.run(note_members(self._keys, self._options, batch_id, rows))
+        return after
+
+    def _cancel(self, batch_id: str, member: str, queue: str) -> Call[Any]:
+        shard = self._counts.of_job(queue, member)
+        only = '"batch":{"id":' + msgspec.json.encode(batch_id).decode()
+        return calls.cancel(self._keys, shard, member, token=new_id(), only=only)

@@ -1,0 +1,127 @@
+"""Sends the jobs that follow ended jobs. Each one has a token, so that a job that is sent twice is stored once."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from delayq.core.errors import BackendError
+from delayq.core.follow_up import FollowUps
+from delayq.core.job_spec import NewJob
+from delayq.core.options import Options
+from delayq.core.shards import queue_of
+from delayq.redis.calls import jobs as calls
+from delayq.redis.calls.call import Call, command
+from delayq.redis.calls.jobs import ShardsChanged
+from delayq.redis.calls.queues import list_queue
+from delayq.redis.connection.executor import Executor
+from delayq.redis.keys import Keys
+from delayq.redis.shard_counts import ShardCounts
+from delayq.redis.trips import in_trips
+
+TOKEN_MS: Final = 7 * 86_400_000
+"""How long the server recognizes the token of a job whose record is still in the outbox."""
+
+USED_TOKEN_MS: Final = 3_600_000
+"""How long the server recognizes the token after that. Another relay may have read the same record a moment before."""
+
+JOBS_PER_TRIP: Final = 250
+
+WAIT: Final = 1.0
+"""Seconds after which a job whose unique key is taken is sent again."""
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """A job to send, and its token."""
+
+    job: NewJob
+    token: str
+
+
+class Step(msgspec.Struct):
+    """The work for one record of the outbox.
+
+    `now_ms`: the time of the end, from which the delays of the next jobs count. `told`: batches and duties that are
+    fulfilled when all jobs of this step are stored. `again_in`: the step is not complete, because a unique key is taken
+    or a batch has more members to cancel; try the record again after this many seconds; None = it is complete. `error`:
+    an error, after which the record is tried again too.
+    """
+
+    entry: str
+    now_ms: int
+    follows: FollowUps
+    sends: list[Send] = []
+    told: list[tuple[str, str]] = []
+    again_in: float | None = None
+    error: BackendError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if the record can be deleted."""
+        return self.error is None and self.again_in is None
+
+    def add(self, jobs: Iterable[NewJob], token: str) -> None:
+        """Add jobs to send. Their tokens are this text and a number."""
+        self.sends += [Send(job, f"{token}.{n}") for n, job in enumerate(jobs)]
+
+
+class FollowUpSender:
+    """Sends the jobs of steps."""
+
+    def __init__(self, executor: Executor, keys: Keys, options: Options, counts: ShardCounts) -> None:
+        self._executor = executor
+        self._keys = keys
+        self._options = options
+        self._counts = counts
+
+    async def send(self, steps: Sequence[Step]) -> None:
+        """Send the jobs of all steps that have no error, and note the errors in the steps."""
+        left = [(step, send) for step in steps if step.error is None for send in step.sends]
+        for start in range(0, len(left), JOBS_PER_TRIP):
+            page = left[start : start + JOBS_PER_TRIP]
+            queues = dict.fromkeys(send.job.queue for _, send in page)
+            trip: list[Call[Any]] = [list_queue(self._keys, queue) for queue in queues]
+            trip += [self._call(send) for _, send in page]
+            outcomes = await self._executor.run_all(trip)
+            for (step, send), outcome in zip(page, outcomes[len(queues) :], strict=True):
+                await self._note(step, send, outcome)
+
+    def shorten_tokens(self, steps: Iterable[Step]) -> list[Call[Any]]:
+        """Return the calls after which Redis forgets the tokens of these steps sooner."""
+        return [
+            command("PEXPIRE", self._key_of_token(send), USED_TOKEN_MS, parse=bool)
+            for step in steps
+            for send in step.sends
+        ]
+
+    def _call(self, send: Send) -> Call[list[calls.Placed]]:
+        ((shard, count, ((_, job),)),) = in_trips([(0, send.job)], self._counts)
+        return calls.schedule(
+            self._keys,
+            shard,
+            [job],
+            taken="kept",
+            high_water=self._options.high_water,
+            lease_ms=self._options.lease_ms,
+            token=send.token,
+            once_ms=TOKEN_MS,
+            shards=count,
+        )
+
+    async def _note(self, step: Step, send: Send, outcome: Any) -> None:
+        if isinstance(outcome, ShardsChanged):
+            await self._counts.have_changed(queue_of(send.job.queue))
+            step.again_in = WAIT
+        elif isinstance(outcome, BackendError):
+            step.error = outcome
+        elif outcome[0].answer == "kept" and send.job.lock and not _is_own(outcome[0], send.job):
+            step.again_in = WAIT
+
+    def _key_of_token(self, send: Send) -> str:
+        ((shard, _, _),) = in_trips([(0, send.job)], self._counts)
+        return self._keys.of_queue(shard, f"once:{send.token}")
+
+
+def _is_own(placed: calls.Placed, job: NewJob) -> bool:
+    """Return True if the job that owns the unique key is the job itself, which an earlier try has stored."""
+    return placed.id == job.id

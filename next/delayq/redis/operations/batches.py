@@ -1,0 +1,241 @@
+"""Operations on batches. `client.batches` has them."""
+
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from delayq.core.batch_info import BatchInfo
+from delayq.core.chain import BatchPlan, Chain, encode, places_of_members, read_plan, without_members
+from delayq.core.display import shown
+from delayq.core.errors import BatchNotFound, Conflict, JobNotFailed, JobNotFound
+from delayq.core.follow_up import FollowUps, member_jobs
+from delayq.core.job_spec import check_whole_number
+from delayq.redis.batch_cancel import note_members
+from delayq.redis.batch_duties import MEMBERS_PER_CALL, BatchDuties
+from delayq.redis.calls import batches as calls
+from delayq.redis.calls import inspect
+from delayq.redis.calls import jobs as job_calls
+from delayq.redis.calls.batches import Noted
+from delayq.redis.calls.call import Call, value_of
+from delayq.redis.calls.jobs import ShardsChanged
+from delayq.redis.follow_up_sender import TOKEN_MS, FollowUpSender, Step
+from delayq.redis.operations.jobs import JobOperations
+from delayq.redis.session import Session
+from delayq.redis.shard_counts import PATIENCE
+from delayq.redis.trips import in_trips
+
+MAX_LISTED: Final = 1_000
+
+
+class BatchOperations:
+    """Operations on batches. `jobs`: the operations of the same client on jobs."""
+
+    def __init__(self, session: Session, jobs: JobOperations[Any]) -> None:
+        self._session = session
+        self._jobs = jobs
+        self._duties = BatchDuties(session.executor, session.keys, session.options, session.shards)
+        self._sender = FollowUpSender(session.executor, session.keys, session.options, session.shards)
+
+    async def get(self, id: str) -> BatchInfo | None:
+        """Return the counts of a batch, or None if the id is unknown or the batch is no longer kept."""
+        values = await self._session.executor.run_all(calls.read_batch(self._session.keys, id, with_plan=True))
+        return _info(id, [value_of(value) for value in values])
+
+    async def require(self, id: str) -> BatchInfo:
+        """Return the counts of a batch. Raises BatchNotFound."""
+        info = await self.get(id)
+        if info is None:
+            raise _not_found(id)
+        return info
+
+    async def newest(self, limit: int = 100) -> list[BatchInfo]:
+        """Return the counts of the newest batches, newest first. `limit`: 1 to 1,000 batches. Raises InvalidInput."""
+        check_whole_number("limit", limit, least=1, most=MAX_LISTED)
+        keys, executor = self._session.keys, self._session.executor
+        ids = await executor.run(calls.newest_batches(keys, limit))
+        reads = [call for batch_id in ids for call in calls.read_batch(keys, batch_id, with_plan=True)]
+        values = [value_of(value) for value in await executor.run_all(reads)] if reads else []
+        size = len(reads) // len(ids) if ids else 0
+        infos = [_info(batch_id, values[n * size : (n + 1) * size]) for n, batch_id in enumerate(ids)]
+        gone = [batch_id for batch_id, info in zip(ids, infos, strict=True) if info is None]
+        if gone:
+            await executor.run(calls.unlist_batches(keys, gone))
+        return [info for info in infos if info is not None]
+
+    async def failed(self, id: str, limit: int = 100) -> list[tuple[str, str]]:
+        """Return queue and id of the jobs of a batch that have failed, in no order. Raises BatchNotFound."""
+        await self.require(id)
+        jobs: list[tuple[str, str]] = []
+        cursor = calls.FROM_START
+        while len(jobs) < limit:
+            cursor, broken = await self._session.executor.run(
+                calls.scan_members(self._session.keys, id, "broken", cursor)
+            )
+            jobs += [_queue_and_id(job) for job in broken.values()]
+            if cursor == calls.FROM_START:
+                break
+        return jobs[:limit]
+
+    async def cancel(self, id: str) -> BatchInfo:
+        """Cancel a batch: its waiting members are cancelled, and running members may finish.
+
+        Raises BatchNotFound, and Conflict if the batch has finished.
+        """
+        noted = await self._note(id, cancel=True)
+        if noted.state == "unknown":
+            raise _not_found(id)
+        if noted.state == "finished":
+            raise Conflict(f"The batch {id!r} has finished.", hint="Only a running batch can be cancelled.", field="id")
+        await self._catch_up(id)
+        return await self.require(id)
+
+    async def retry(self, id: str) -> int:
+        """Retry the failed members of a batch, and return their number.
+
+        Failed members that were retried or deleted before do not count. Raises BatchNotFound.
+        """
+        await self.require(id)
+        retried = 0
+        cursor = calls.FROM_START
+        while True:
+            cursor, broken = await self._session.executor.run(
+                calls.scan_members(self._session.keys, id, "broken", cursor)
+            )
+            for queue, job_id in map(_queue_and_id, broken.values()):
+                with suppress(JobNotFound, JobNotFailed):
+                    await self._jobs.retry(job_id, queue=queue)
+                    retried += 1
+            if cursor == calls.FROM_START:
+                return retried
+
+    async def send(self, plan: BatchPlan) -> BatchInfo:
+        """Store a batch and send its members; see PendingBatch.dispatch. A batch that exists gets its missing jobs."""
+        session = self._session
+        if session.create_storage is not None:
+            session.create_storage()
+        await session.executor.run(calls.list_batch(session.keys, plan.id, int(time.time() * 1000)))
+        pending = await self._open(plan, encode(without_members(plan)))
+        await self._catch_up(plan.id)
+        await self._send_members(plan, pending, f"{plan.id}.member")
+        return await self.require(plan.id)
+
+    async def add(self, id: str, members: Sequence[Chain]) -> BatchInfo:
+        """Add members to a running batch; see RunningBatch.add."""
+        plan = BatchPlan(id, members=members)
+        pending = await self._open(plan, b"") if members else ()
+        if pending:
+            await self._send_members(plan, pending, f"{id}.{min(pending)}")
+        return await self.require(id)
+
+    async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
+        """Store the members of a batch. Return the ids of those that have not ended; none if it was cancelled.
+
+        `stored`: the plan as JSON; b'' = add members to a batch that exists.
+        """
+        pending: set[str] = set()
+        members = places_of_members(plan)
+        for start in range(0, len(members), MEMBERS_PER_CALL):
+            page = members[start : start + MEMBERS_PER_CALL]
+            call = calls.open_batch(
+                self._session.keys,
+                plan.id,
+                plan=stored,
+                allow_failures=plan.allow_failures,
+                seal=bool(stored) and start + MEMBERS_PER_CALL >= len(members),
+                members=page,
+            )
+            opened = await self._session.executor.run(call)
+            if opened.answer == "unknown":
+                raise _not_found(plan.id)
+            if opened.answer == "finished":
+                raise Conflict(f"The batch {plan.id!r} has finished, so no members can be added.", field="id")
+            if opened.cancelled_ms is not None:
+                return ()
+            pending.update(member for (member, _), is_left in zip(page, opened.pending, strict=True) if is_left)
+        return pending
+
+    async def _send_members(self, plan: BatchPlan, pending: Collection[str], token: str) -> None:
+        """Send those members that have not ended. A cancelled batch gets no more members.
+
+        A repeated call sends the same members in the same round trips with the same tokens, so that the server stores
+        no member twice.
+        """
+        session = self._session
+        now_ms = await session.executor.run(inspect.server_time_ms())
+        jobs = member_jobs(plan, now_ms=now_ms, when_now=True)
+        until = time.monotonic() + PATIENCE
+        trips = list(in_trips(enumerate(jobs), session.shards))
+        while trips:
+            shard, count, rows = trips[0]
+            left = [job for _, job in rows if job.id in pending]
+            call = job_calls.schedule(
+                session.keys,
+                shard,
+                left,
+                taken="kept",
+                high_water=session.options.high_water,
+                lease_ms=session.options.lease_ms,
+                token=f"{token}.{rows[0][0]}",
+                once_ms=TOKEN_MS,
+                shards=count,
+            )
+            if await session.executor.run(calls.is_cancelled(session.keys, plan.id)):
+                await self._catch_up(plan.id)
+                return
+            try:
+                if left:
+                    await session.write(call, shard, may_create=True)
+            except ShardsChanged:
+                await session.shards.follow(jobs[rows[0][0]].queue, until=until)
+                trips = list(in_trips(enumerate(jobs), session.shards))
+                continue
+            trips.pop(0)
+
+    async def _catch_up(self, batch_id: str) -> None:
+        """Fulfill the duties of a batch that are due now."""
+        while True:
+            step = Step("", int(time.time() * 1000), FollowUps())
+            await self._duties.fulfill(step, batch_id, await self._note(batch_id))
+            await self._sender.send([step])
+            await self._duties.tell([step])
+            if step.error is not None:
+                raise step.error
+            if step.again_in != 0.0:
+                return
+
+    async def _note(self, batch_id: str, *, cancel: bool = False) -> Noted:
+        call: Call[Noted] = note_members(self._session.keys, self._session.options, batch_id, (), cancel=cancel)
+        return await self._session.executor.run(call)
+
+
+def _info(batch_id: str, values: Sequence[Any]) -> BatchInfo | None:
+    row = calls.batch_row(batch_id, values)
+    if row is None:
+        return None
+    return BatchInfo(
+        id=row.id,
+        name=read_plan(row.plan).name,
+        total=row.total,
+        pending=row.pending,
+        succeeded=row.succeeded,
+        failed=row.broken,
+        skipped=row.skipped,
+        allows_failures=row.allow_failures,
+        created_ms=row.created_ms,
+        cancelled_ms=row.cancelled_ms,
+        finished_ms=row.finished_ms,
+    )
+
+
+def _queue_and_id(job: str) -> tuple[str, str]:
+    queue, _, job_id = job.partition(" ")
+    return queue, job_id
+
+
+def _not_found(batch_id: str) -> BatchNotFound:
+    return BatchNotFound(
+        f"No batch has the id {shown(batch_id)}.",
+        hint="A batch is kept for 7 days after its end, and longer if members have failed.",
+        field="id",
+    )

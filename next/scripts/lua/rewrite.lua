@@ -1,0 +1,27 @@
+-- rewrite: Replace the envelopes of reserved jobs, because their handlers have changed the chains of these jobs. The
+-- caller sends `ack` in the same trip, after this script, so that the change takes effect when the job is done.
+--
+-- MOVES  nothing
+--
+-- KEYS   entries     hash    id -> stream entry id, for ready and reserved jobs
+-- KEYS   jobs        hash    id -> envelope JSON
+--
+-- ARGV*  held        {id entry envelope}
+--          id        job id
+--          entry     entry id that the caller received
+--          envelope  new envelope JSON
+--
+-- RETURNS  A list with a number for each row:
+--            1  replaced
+--            0  nothing changed: fenced, because the job has another entry by now
+-- COST     O(rows); send at most 500 rows and 1 MB
+
+-- include: owned_rows
+-- include: may_write
+
+local owned, answers = owned_rows(entries, held)
+may_write(jobs)
+for _, row in ipairs(owned) do
+  redis.call('HSET', jobs, row.id, row.envelope)
+end
+return answers
