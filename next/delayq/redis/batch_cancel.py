@@ -24,7 +24,7 @@ KEEP_MS: Final = 7 * 86_400_000
 
 
 def note_members(
-    keys: Keys, options: Options, batch_id: str, rows: Sequence[tuple[str, str, str]], *, cancel: bool = False
+    keys: Keys, options: Options, batch_id: str, rows: Sequence[batches.Row], *, cancel: bool = False
 ) -> Call[batches.Noted]:
     """Return the call that notes events of members; see batch_note.lua."""
     keep_broken_ms = max(options.keep_failed_ms, KEEP_MS)
@@ -59,14 +59,13 @@ class BatchCancel:
         answers = [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
         # A single job that its queue does not know was never sent, or its end is still on the way and will be noted.
         # A chain may be between two links; the relay stops it before its next link.
-        absent = [
-            member
+        absent: list[batches.Row] = [
+            (member, "skipped", "")
             for (member, _, links), answer in zip(members, answers, strict=True)
             if answer == "unknown" and links == "1"
         ]
         if absent:
-            rows = [(member, "skipped", "") for member in absent]
-            await self._executor.run(note_members(self._keys, self._options, batch_id, rows))
+            await self._executor.run(note_members(self._keys, self._options, batch_id, absent))
         return after
 
     def _cancel(self, batch_id: str, member: str, queue: str) -> Call[Any]:

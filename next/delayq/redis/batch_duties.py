@@ -119,7 +119,7 @@ class BatchDuties:
         notes = [step.follows.note for step in steps]
         return self._call(batch_id, [(note.member, note.word, note.job) for note in notes if note is not None])
 
-    def _call(self, batch_id: str, rows: Sequence[tuple[str, str, str]]) -> Call[Noted]:
+    def _call(self, batch_id: str, rows: Sequence[calls.Row]) -> Call[Noted]:
         return note_members(self._keys, self._options, batch_id, rows)
 
 

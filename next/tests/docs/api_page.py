@@ -21,6 +21,7 @@ WIDTH: Final = 110
 TITLES: Final = {
     "client": "Clients and references to jobs",
     "core.backoff": "Waiting times between attempts",
+    "core.batch_info": "State of a batch",
     "core.errors": "Errors",
     "core.events": "Events",
     "core.failure_groups": "Groups of failed jobs",
@@ -30,6 +31,8 @@ TITLES: Final = {
     "core.states": "States and answers",
     "core.unique": "Unique jobs",
     "core.views": "Facts about jobs, queues and workers",
+    "jobs.batch": "Batches",
+    "jobs.chain": "Chains",
     "jobs.context": "The context of a running job",
     "jobs.dispatch": "Dispatch",
     "jobs.function": "Job functions",

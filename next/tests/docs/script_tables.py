@@ -12,7 +12,7 @@ PAGE: Final = DOCS / "protocol.md"
 
 SECTIONS: Final = {
     "Change jobs": ("schedule", "replace", "cancel", "reschedule", "run_now", "retry", "forget"),
-    "Settle jobs": ("ack", "release", "fail", "renew", "hand_back", "progress", "unlock"),
+    "Settle jobs": ("ack", "rewrite", "release", "fail", "renew", "hand_back", "progress", "unlock"),
     "Read": ("get", "list", "stats"),
     "Operate queues": ("pause", "control", "clear", "queue_configure", "queue_remove"),
     "Batches": ("batch_open", "batch_note"),

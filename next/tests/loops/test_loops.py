@@ -2,8 +2,9 @@
 
 import pytest
 
-from delayq.backends.values import Promoted, Reclaimed, Repaired
+from delayq.backends.values import Promoted, Reclaimed, Relayed, Repaired
 from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, LoginRefused, OutcomeUnknown
+from delayq.core.resting import REST
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
@@ -22,6 +23,7 @@ class FakeQueues:
         self.followed: list[str] = []
         self.damaged: dict[str, Exception] = {}
         self.owed: dict[str, int] = {}
+        self.again_in: float | None = None
         self.more = [0]
         self.lost = 0
         self.lease_ms = 30_000
@@ -52,9 +54,9 @@ class FakeQueues:
         self._serve(queue, self.repaired)
         return Repaired()
 
-    def follow_up(self, queue: str) -> int:
+    def follow_up(self, queue: str) -> Relayed:
         self._serve(queue, self.followed)
-        return 1
+        return Relayed(1, self.again_in)
 
     def _serve(self, queue: str, served: list[str]) -> None:
         served.append(queue)
@@ -253,6 +255,29 @@ def test_the_relay_follows_up_where_the_mover_says_and_everywhere_now_and_then()
     clock.now += EVERY
     relay.step(set())
     assert (keeper.followed, relay.relayed) == (["b", "a", "b"], 3)
+
+
+def test_the_relay_tries_jobs_that_wait_again() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[], b=[])
+    keeper.again_in = 1.0
+    relay = Relay(keeper, {"b"}, clock=clock)
+    assert relay.step(set()) == 1.0
+    relay.step(set())
+    clock.now += 1.0
+    keeper.again_in = None
+    assert relay.step(set()) == EVERY - 1.0
+    assert keeper.followed == ["b", "b"]
+
+
+def test_the_relay_tries_a_queue_with_an_error_again() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    keeper.damaged["a"] = CallRefused("WRONGTYPE")
+    relay = Relay(keeper, {"a"}, clock=clock)
+    assert relay.step(set()) == REST
+    del keeper.damaged["a"]
+    clock.now += REST
+    assert relay.step(set()) == EVERY - REST
+    assert keeper.followed == ["a", "a"]
 
 
 def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(

@@ -1,4 +1,4 @@
-"""The repair of a queue, and its relay, on a real server."""
+"""The repair of a queue, on a real server."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ import redis
 from delayq.backends.values import Repaired
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
-from delayq.redis import relay, repair
+from delayq.redis import repair
 from delayq.redis.calls import delivery, inspect, upkeep
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.executor import Executor
@@ -28,10 +28,6 @@ T = TypeVar("T")
 
 def repaired(queue: QueueOnServer, options: Options | None = None) -> Repaired:
     return drive(repair.repair_queue(queue.executor, queue.keys, "orders", options or Options()))
-
-
-def relayed(queue: QueueOnServer, name: str = "relay-1") -> int:
-    return drive(relay.relay_outbox(queue.executor, queue.keys, "orders", name=name))
 
 
 def taken_by(queue: QueueOnServer, consumer: str, *ids: str) -> dict[str, str]:
@@ -266,43 +262,3 @@ def test_a_consumer_that_is_at_work_or_foreign_is_not_removed(queue: QueueOnServ
     record_consumer(queue, OURS)
     repaired(queue)
     assert sorted(row["name"] for row in server.xinfo_consumers(STREAM, "delayq")) == [PLAIN, OURS]
-
-
-def end(queue: QueueOnServer, job_id: str, *, extra: str = "", data: bytes = b"{}") -> None:
-    """Schedule a job and let it end."""
-    queue.schedule(job_id, envelope=envelope_of(job_id, extra=extra).replace(b"{}", data, 1))
-    (job,) = queue.read()
-    assert queue.ack(job)
-
-
-def test_the_relay_takes_out_what_nothing_follows_and_leaves_the_rest(
-    queue: QueueOnServer, server: redis.Redis
-) -> None:
-    end(queue, "plain")
-    end(queue, "looks-like-it", data=b'{"chain":1}')
-    end(queue, "chained", extra=CHAIN)
-    end(queue, "looks-like-it-too", data=b'{"batch":1}')
-    assert server.xlen(queue.key("outbox")) == 3
-    assert relayed(queue) == 2
-    page = queue.run(upkeep.read_outbox(queue.keys, "orders", relay="relay-1", hold_ms=1))
-    assert [(row.ended, row.envelope) for row in page.rows] == [("done", envelope_of("chained", extra=CHAIN))]
-    assert relayed(queue) == 0
-
-
-def test_the_relay_goes_beyond_a_page_of_rows_that_stay(queue: QueueOnServer, server: redis.Redis) -> None:
-    chained = envelope_of("chained", extra=CHAIN)
-    with server.pipeline() as rows:
-        for job in [*[chained] * 501, envelope_of("plain"), b"unreadable"]:
-            rows.xadd(queue.key("outbox"), {"ended": "done", "job": job})
-        rows.execute()
-    assert relayed(queue) == 1
-    assert server.xlen(queue.key("outbox")) == 502
-
-
-def test_two_relays_do_not_carry_the_same_rows(queue: QueueOnServer, server: redis.Redis) -> None:
-    row = {"ended": "done", "job": envelope_of("plain")}
-    server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
-    assert relayed(queue, "relay-1") == 1
-    server.xadd(queue.key("outbox"), row)  # type: ignore[arg-type]
-    assert relayed(queue, "relay-2") == 0
-    assert relayed(queue, "relay-1") == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from delayq.backends.values import Acked
 from delayq.core.job_spec import NewJob
-from delayq.redis.calls import batches
+from delayq.redis.calls import batches, delivery
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
@@ -78,6 +78,12 @@ def _unlock(queue: QueueOnServer) -> Act:
 def _ack(queue: QueueOnServer) -> Act:
     held = queue.held("held")
     return lambda: queue.ack(held, retention_ms=HOUR, now=LATER)
+
+
+def _rewrite(queue: QueueOnServer) -> Act:
+    held = queue.held("held")
+    done = [Acked("orders", "held", held.entry, envelope=envelope_of("held", extra=',"chain":{}'))]
+    return lambda: queue.run(delivery.rewrite(queue.keys, "orders", done))
 
 
 def _ack_plain(queue: QueueOnServer) -> Act:
@@ -205,6 +211,7 @@ SCENES: dict[str, Scene] = {
         _ack_plain,
         roles=("entries", "stream", "jobs", "recoveries", "errors", "cancel", "locks", "meta", "progress"),
     ),
+    "rewrite": Scene(_rewrite),
     "release": Scene(_release),
     "fail": Scene(_fail),
     "hand_back": Scene(_hand_back),

@@ -23,6 +23,7 @@ from delayq.backends.values import (
     Failed,
     Promoted,
     Reclaimed,
+    Relayed,
     Released,
     Renewed,
     Repaired,
@@ -349,8 +350,8 @@ class SqliteQueueKeeper:
             over = "DELETE FROM jobs WHERE queue = ? AND state = 'completed' AND until_ms <= ?"
             return Repaired(pruned=jobs.db.execute(over, (queue, jobs.now_ms)).rowcount)
 
-    def follow_up(self, queue: str) -> int:
-        return 0
+    def follow_up(self, queue: str) -> Relayed:
+        return Relayed(0)
 
     def _hold(self, jobs: Jobs, queue: str) -> int:
         """Return for how many ms no lease can be trusted: for one lease after a gap of more than half a lease."""

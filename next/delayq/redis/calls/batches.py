@@ -17,6 +17,9 @@ FROM_START: Final = "0"
 Word = Literal["done", "failed", "skipped", "next", "told"]
 """The word of a row of `note_batch`; see batch_note.lua."""
 
+Row = tuple[str, Word, str]
+"""A member id (or a duty, with "told"), what happened, and the job that failed; see `note_batch`."""
+
 Duty = Literal["before", "catch", "cancel", "then", "finally"]
 """A task of the caller: "cancel" means to cancel the jobs of pending members. Every other duty means to send the
 callback of this name."""
@@ -118,7 +121,7 @@ def open_batch(
 def note_batch(
     keys: Keys,
     batch_id: str,
-    rows: Sequence[tuple[str, Word, str]],
+    rows: Sequence[Row],
     *,
     cancel: bool = False,
     keep_ms: int,

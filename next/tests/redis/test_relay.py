@@ -1,0 +1,395 @@
+"""The relay on a real server: what follows each kind of end, exactly once through every crash."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+import redis
+
+from delayq.backends.values import Acked, Delivery, Relayed
+from delayq.core.chain import BatchPlan, Chain, Link, Membership, encode, places_of_members, without_members
+from delayq.core.errors import BackendError
+from delayq.core.follow_up import member_jobs
+from delayq.core.job_spec import NewJob
+from delayq.core.options import Options
+from delayq.redis import repair
+from delayq.redis.batch_cancel import note_members
+from delayq.redis.calls import batches, delivery
+from delayq.redis.calls.call import Call
+from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.leaf import drive
+from delayq.redis.relay import OutboxRelay
+from delayq.redis.shard_counts import ShardCounts
+from tests.support.queue import HOUR, PLAIN, QueueOnServer, envelope_of
+
+T = TypeVar("T")
+OPTIONS = Options()
+
+
+def link(job_id: str, *, queue: str = "orders", extra: str = "", **more: Any) -> Link:
+    envelope = envelope_of(job_id, name=f"name-{job_id}", extra=extra).replace(b'"orders"', f'"{queue}"'.encode())
+    return Link(job=msgspec.Raw(envelope), **more)
+
+
+def chained(job_id: str, *links: Link, catch: Sequence[Link] = (), batch: Membership | None = None) -> bytes:
+    chain = encode(Chain(links, catch)).decode()
+    member = "" if batch is None else f',"batch":{msgspec.json.encode(batch).decode()}'
+    return envelope_of(job_id, extra=f',"chain":{chain}{member}')
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Died(Exception):
+    """The process of the relay has died."""
+
+
+class Mortal(Executor):
+    """Sends calls until a number of round trips is used up. If `reads_reply` is False, the last one is carried out."""
+
+    def __init__(self, over: Executor, trips: int, *, loses_reply: bool) -> None:
+        self._over = over
+        self._left = trips
+        self._loses_reply = loses_reply
+
+    @property
+    def where(self) -> str:
+        return self._over.where
+
+    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
+        self._left -= 1
+        if self._left < 0 and not self._loses_reply:
+            raise Died
+        outcomes = await self._over.run_all(calls, block=block)
+        if self._left < 0:
+            raise Died
+        return outcomes
+
+    async def start(self, calls: Sequence[Call[T]]) -> Any:
+        raise NotImplementedError
+
+    async def finish(self, started: Any, *, block: float = 0.0) -> Any:
+        raise NotImplementedError
+
+    async def servers(self) -> Sequence[Executor]:
+        return [self]
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+
+def make_relay(
+    queue: QueueOnServer,
+    *,
+    name: str = "relay-1",
+    executor: Executor | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> OutboxRelay:
+    sender = executor or queue.executor
+    return OutboxRelay(sender, queue.keys, OPTIONS, ShardCounts(sender, queue.keys), name=name, clock=clock)
+
+
+def relay(queue: QueueOnServer, of: str = "orders") -> Relayed:
+    return drive(make_relay(queue).relay(of))
+
+
+def ids_of(queue: QueueOnServer) -> set[str]:
+    return set(queue.rows("jobs"))
+
+
+def envelope_at(queue: QueueOnServer, job_id: str, of: str = "orders") -> dict[str, Any]:
+    raw = queue.server.hget(queue.keys.of_queue(of, "jobs"), job_id)
+    assert raw is not None, f"{job_id} was not sent"
+    return dict(msgspec.json.decode(raw))
+
+
+def start(queue: QueueOnServer, envelope: bytes, job_id: str = "first") -> Delivery:
+    """Schedule a job and take it, at the time of the server, as the relay does."""
+    queue.schedule(job_id, envelope=envelope, now="")
+    return next(job for job in queue.read() if job.id == job_id)
+
+
+# --- chains
+
+
+def test_a_done_link_sends_the_next_one_with_the_rest(queue: QueueOnServer, server: redis.Redis) -> None:
+    rest = [link("second", queue="mail", delay_ms=HOUR, deadline_ms=2 * HOUR, retry_until_ms=HOUR), link("third")]
+    job = start(queue, chained("first", *rest, catch=[link("catch")]))
+    assert queue.ack(job)
+    (row,) = queue.read_outbox("relay-1").rows
+    ended_ms = int(row.entry.split("-")[0])
+    assert relay(queue) == Relayed(1)
+    sent = envelope_at(queue, "second", "mail")
+    assert server.zscore(queue.keys.of_queue("mail", "scheduled"), "second") == ended_ms + HOUR
+    assert (sent["created_ms"], sent["deadline_ms"], sent["retry_until_ms"]) == (
+        ended_ms,
+        ended_ms + 3 * HOUR,
+        ended_ms + 2 * HOUR,
+    )
+    assert [one["job"]["id"] for one in sent["chain"]["links"]] == ["third"]
+    assert [one["job"]["id"] for one in sent["chain"]["catch"]] == ["catch"]
+    assert server.sismember(queue.keys.queues, "mail")
+    assert relay(queue) == Relayed(0)
+
+
+def test_the_last_link_and_a_plain_job_send_nothing(queue: QueueOnServer, server: redis.Redis) -> None:
+    plain = envelope_of("plain").replace(b"{}", b'{"chain":1,"batch":2}', 1)
+    for job_id, envelope in (("last", chained("last")), ("plain", plain)):
+        assert queue.ack(start(queue, envelope, job_id))
+    assert server.xlen(queue.key("outbox")) == 2
+    assert relay(queue) == Relayed(2)
+    assert ids_of(queue) == set()
+
+
+def vanish(queue: QueueOnServer, job: Delivery) -> None:
+    queue.recover(job, max_recoveries=0)
+
+
+def cancel_ready(queue: QueueOnServer, job: Delivery) -> None:
+    queue.hand_back(job)
+    queue.cancel(job.id)
+
+
+def clear(queue: QueueOnServer, job: Delivery) -> None:
+    queue.hand_back(job)
+    queue.clear()
+
+
+def archive(queue: QueueOnServer, job: Delivery) -> None:
+    queue.hand_back(job)
+    queue.archive(job.id)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (lambda queue, job: queue.fail(job), "E m"),
+        (archive, "Archived by hand"),
+        (vanish, "WorkerVanished The worker vanished 1 times while it ran this job."),
+    ],
+    ids=["fail", "archive", "vanish"],
+)
+def test_a_failed_link_sends_the_catch_jobs(queue: QueueOnServer, end: Callable[..., object], error: str) -> None:
+    end(queue, start(queue, chained("first", link("second"), catch=[link("one", extra=',"headers":{"own":"1"}')])))
+    assert relay(queue) == Relayed(1)
+    headers = envelope_at(queue, "one")["headers"]
+    assert headers.pop("own") == "1"
+    assert (headers["delayq-failed-id"], headers["delayq-failed-queue"]) == ("first", "orders")
+    assert f"{headers['delayq-failed-error']} {headers['delayq-failed-message']}" == error
+    assert ids_of(queue) == {"first", "one"}
+
+
+def test_an_envelope_that_a_worker_cannot_read_still_sends_the_catch_jobs(queue: QueueOnServer) -> None:
+    job = start(queue, chained("first", link("second"), catch=[link("one")]).replace(b'"v":1', b'"v":7', 1))
+    assert queue.fail(job)
+    assert relay(queue) == Relayed(1)
+    assert ids_of(queue) == {"first", "one"}
+
+
+@pytest.mark.parametrize(
+    "end", [cancel_ready, clear, lambda queue, job: queue.ack_stopped(job)], ids=["cancel", "clear", "stop"]
+)
+def test_a_cancelled_link_ends_the_chain_without_catch(queue: QueueOnServer, end: Callable[..., object]) -> None:
+    end(queue, start(queue, chained("first", link("second"), catch=[link("one")])))
+    assert relay(queue) == Relayed(1)
+    assert ids_of(queue) == set()
+
+
+def test_a_link_that_a_plain_consumer_acknowledges_sends_the_next_one(
+    queue: QueueOnServer, server: redis.Redis
+) -> None:
+    queue.schedule("first", envelope=chained("first", link("second")), now="")
+    (job,) = queue.read(PLAIN)
+    server.xack(queue.key("stream"), "delayq", job.entry)
+    drive(repair.repair_queue(queue.executor, queue.keys, "orders", OPTIONS))
+    assert relay(queue) == Relayed(1)
+    assert ids_of(queue) == {"second"}
+
+
+def test_a_link_whose_key_is_taken_waits_and_delays_no_other(queue: QueueOnServer) -> None:
+    clock = Clock()
+    one = make_relay(queue, clock=clock)
+    digest = "0" * 32
+    queue.schedule("owner", f"+{HOUR}", lock=digest, now="")
+    for n, key in enumerate([f',"unique":"{digest}"', "", f',"unique":"{digest}"', ""]):
+        assert queue.ack(start(queue, chained("first", link(f"next-{n}", extra=key, delay_ms=HOUR))))
+    assert drive(one.relay("orders")) == Relayed(2, 1.0)
+    assert ids_of(queue) == {"owner", "next-1", "next-3"}
+    clock.now += 0.25
+    assert drive(one.relay("orders")) == Relayed(0, 0.75)
+    assert queue.ack(start(queue, chained("first", link("next-4", delay_ms=HOUR))))
+    assert drive(one.relay("orders")) == Relayed(1, 0.75)
+    queue.cancel("owner")
+    clock.now += 0.75
+    assert drive(one.relay("orders")) == Relayed(1, 1.0)
+    assert ids_of(queue) == {"next-0", "next-1", "next-3", "next-4"}
+
+
+def test_an_unreadable_record_is_logged_and_deleted(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.xadd(queue.key("outbox"), {"ended": "done", "job": '{"chain":[1]}'})
+    server.xadd(queue.key("outbox"), {"ended": "done", "job": "rubbish"})
+    assert queue.ack(start(queue, chained("first", link("second"))))
+    with caplog.at_level(logging.ERROR):
+        assert relay(queue) == Relayed(3)
+    assert len([record for record in caplog.records if "cannot be read" in record.message]) == 2
+    assert ids_of(queue) == {"second"}
+
+
+def test_two_relays_do_not_relay_the_same_records(queue: QueueOnServer) -> None:
+    assert queue.ack(start(queue, chained("first", link("second"))))
+    one, two = make_relay(queue), make_relay(queue, name="relay-2")
+    assert drive(one.relay("orders")) == Relayed(1)
+    assert queue.ack(start(queue, chained("third", link("fourth")), "third"))
+    assert drive(two.relay("orders")) == Relayed(0)
+    assert drive(one.relay("orders")) == Relayed(1)
+
+
+# --- batches
+
+
+def open_batch(queue: QueueOnServer, plan: BatchPlan) -> list[NewJob]:
+    """Store a batch and its members, as a client does."""
+    call = batches.open_batch(
+        queue.keys,
+        plan.id,
+        plan=encode(without_members(plan)),
+        allow_failures=plan.allow_failures,
+        seal=True,
+        members=places_of_members(plan),
+    )
+    queue.run(call)
+    queue.run(note_members(queue.keys, OPTIONS, plan.id, [("before", "told", "")]))
+    jobs = member_jobs(plan, now_ms=0, when_now=True)
+    queue.schedule_all(*jobs, now="")
+    return jobs
+
+
+def plan_of(*members: Chain, **more: Any) -> BatchPlan:
+    callbacks = {word: [link(word.rstrip("_"))] for word in ("then", "catch", "finally_")}
+    return BatchPlan("b1", "all", members=members, **{**callbacks, **more})
+
+
+def counts(queue: QueueOnServer) -> tuple[int, int, int, int]:
+    values = [queue.run(call) for call in batches.read_batch(queue.keys, "b1")]
+    row = batches.batch_row("b1", values)
+    assert row is not None
+    return row.pending, row.succeeded, row.broken, row.skipped
+
+
+def single(job_id: str, **more: Any) -> Chain:
+    return Chain([link(job_id, **more)])
+
+
+def test_a_chain_in_a_batch_is_one_member(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two")])))
+    (job,) = queue.read()
+    assert queue.ack(job)
+    assert relay(queue) == Relayed(1)
+    assert counts(queue) == (1, 0, 0, 0)
+    (job,) = queue.read()
+    assert queue.ack(job)
+    assert relay(queue) == Relayed(1)
+    assert (counts(queue), ids_of(queue)) == ((0, 1, 0, 0), {"then", "finally"})
+
+
+def test_the_first_failure_cancels_the_batch_and_stops_chains_before_their_next_link(queue: QueueOnServer) -> None:
+    chain = Chain([link("one"), link("two")], [link("of-chain")])
+    open_batch(queue, plan_of(single("bad"), chain, single("waits", delay_ms=HOUR), single("runs")))
+    running = {job.id: job for job in queue.read()}
+    assert queue.fail(running["bad"])
+    relay(queue)
+    relay(queue)  # the end of the member that was cancelled
+    assert counts(queue) == (2, 0, 1, 1)
+    assert queue.ack_all(*[Acked("orders", one, running[one].entry) for one in ("one", "runs")]) == [1, 1]
+    relay(queue)
+    assert counts(queue) == (0, 1, 1, 2)
+    assert ids_of(queue) == {"bad", "catch", "finally"}
+    assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "bad"
+
+
+def test_a_batch_in_a_chain_goes_on_after_its_last_member(queue: QueueOnServer) -> None:
+    inner = BatchPlan("b1", members=[single("m1"), single("m2")], before=[link("before")])
+    assert queue.ack(start(queue, chained("first", Link(batch=inner), link("last"))))
+    relay(queue)
+    assert ids_of(queue) == {"before", "m1", "m2"}
+    for job in queue.read():
+        assert queue.ack(job)
+    relay(queue)
+    assert ids_of(queue) == {"last"}
+
+
+@pytest.mark.parametrize("allows", [False, True])
+def test_a_failed_batch_in_a_chain_sends_catch_or_goes_on_if_failures_are_allowed(
+    queue: QueueOnServer, allows: bool
+) -> None:
+    inner = BatchPlan("b1", members=[single("m1")], allow_failures=allows)
+    assert queue.ack(start(queue, chained("first", Link(batch=inner), link("last"), catch=[link("of-chain")])))
+    relay(queue)
+    (job,) = queue.read()
+    assert queue.fail(job)
+    relay(queue)
+    assert ids_of(queue) == {"m1", "last" if allows else "of-chain"}
+
+
+@pytest.mark.parametrize("loses_reply", [False, True], ids=["before the call", "before its reply"])
+def test_a_relay_that_dies_at_any_call_sends_everything_once(
+    queue: QueueOnServer, server: redis.Redis, loses_reply: bool
+) -> None:
+    inner = BatchPlan("b2", members=[single("m1"), single("m2")], before=[link("before")])
+    for trips in range(30):
+        server.flushdb()
+        open_batch(
+            queue, plan_of(single("one"), single("bad"), single("waits", delay_ms=HOUR), after=Chain([link("no")]))
+        )
+        queue.schedule("first", envelope=chained("first", Link(batch=inner), link("last")), now="")
+        members = {job.id: job for job in queue.read()}
+        assert queue.ack(members["first"])
+        assert queue.ack(members["one"])
+        assert queue.fail(members["bad"])
+        mortal = Mortal(queue.executor, trips, loses_reply=loses_reply)
+        has_died = False
+        try:
+            drive(make_relay(queue, executor=mortal).relay("orders"))
+        except Died:
+            has_died = True
+        for _ in range(3):
+            relay(queue)
+        assert ids_of(queue) == {"bad", "before", "m1", "m2", "catch", "finally"}, trips
+        assert int(server.hget(queue.key("meta"), "scheduled_total") or 0) == 4 + 2 + 3, trips
+        assert server.xlen(queue.key("outbox")) == 0
+        assert counts(queue) == (0, 1, 1, 1)
+        if not has_died:
+            return
+    pytest.fail("the relay needs more than 30 round trips")
+
+
+def test_a_job_that_was_sent_is_forgotten_an_hour_after_its_record(queue: QueueOnServer, server: redis.Redis) -> None:
+    assert queue.ack(start(queue, chained("first", link("second"))))
+    relay(queue)
+    (token,) = server.keys("*:once:orders.*")
+    assert 3_500_000 < server.pttl(token) <= 3_600_000
+
+
+def test_rewrite_changes_the_chain_of_a_held_job_only(queue: QueueOnServer) -> None:
+    job = start(queue, chained("first", link("second")))
+    changed = chained("first", link("other"), link("second"))
+    for entry in ("1-1", job.entry):
+        queue.run(delivery.rewrite(queue.keys, "orders", [Acked("orders", "first", entry, envelope=changed)]))
+        expected = ["second"] if entry == "1-1" else ["other", "second"]
+        assert [one["job"]["id"] for one in envelope_at(queue, "first")["chain"]["links"]] == expected
+    assert queue.ack(job)
+    relay(queue)
+    assert ids_of(queue) == {"other"}
