@@ -86,11 +86,13 @@ class PendingBatch(AsLink):
         return await connection.aclient.batches.send(plan)
 
     def _plan(self, manager: Manager) -> tuple[Connection, BatchPlan]:
+        self._unsent.is_used = True
         maker = LinkMaker(manager)
         plan = self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
         return maker.connection, plan
 
     def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None:
+        self._unsent.is_used = True
         if self.id is not None:
             raise InvalidInput(
                 f"The batch {self.id!r} is a link of a chain, and has an id.",
@@ -106,7 +108,6 @@ class PendingBatch(AsLink):
         return Link(batch=self._plan_with(maker, batch_id or new_id()))
 
     def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan:
-        self._unsent.is_used = True
         if not isinstance(self.name, str) or len(self.name) > 255:
             raise InvalidInput(f"name is {shown(self.name)}.", hint="Use a text of up to 255 characters.", field="name")
         members = chains_of_members(self.members, maker, [f"{batch_id}.{n}" for n in range(len(self.members))])
@@ -203,6 +204,7 @@ def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable
     chains = []
     for member, job_id in zip(members, ids, strict=True):
         if isinstance(member, AsLink):
+            member._unsent.is_used = True
             raise InvalidInput(
                 "A member of the batch is a batch.",
                 hint="Put the members of both batches into one batch, or use a chain of batches.",

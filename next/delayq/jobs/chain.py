@@ -114,7 +114,10 @@ class PendingChain(AsMember):
         return maker.connection, None if maker.has_refusal else planned
 
     def _as_member(self, maker: LinkMaker, job_id: str) -> Chain | None:
-        if [element for element in self.elements if isinstance(element, AsLink)]:
+        batches = [element for element in self.elements if isinstance(element, AsLink)]
+        for element in [self, *batches]:
+            element._unsent.is_used = True
+        if batches:
             raise InvalidInput(
                 "A member of the batch is a chain that contains a batch.",
                 hint="Make this batch part of the outer chain, or dispatch it in a job of the inner chain.",
@@ -195,6 +198,8 @@ def link_of_element(
     """
     if isinstance(element, AsLink):
         return element._as_link(maker, job_id)
+    if isinstance(element, PendingChain):
+        element._unsent.is_used = True
     if isinstance(element, PendingChain | list | tuple):
         raise InvalidInput(
             f"A link of the chain is {shown(element)}.",

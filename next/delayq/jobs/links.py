@@ -8,6 +8,7 @@ from delayq.core.chain import Chain, Link, link_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.jobs.dispatch import Sendable, plan
+from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager
 
 Jobs = Sendable | Iterable[Sendable] | None
@@ -72,14 +73,20 @@ class LinkMaker:
         return job
 
 
-class AsLink(ABC):
+class Group(ABC):
+    """Several jobs that are sent together. `_unsent` warns if they never are."""
+
+    _unsent: Unsent
+
+
+class AsLink(Group):
     """A group of jobs that can be a link of a chain: a batch."""
 
     @abstractmethod
     def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None: ...
 
 
-class AsMember(ABC):
+class AsMember(Group):
     """A group of jobs that can be a member of a batch: a chain."""
 
     @abstractmethod
@@ -97,6 +104,8 @@ def checked_job(job: object) -> Sendable:
     """Return a job that can be dispatched; raises InvalidInput for anything else."""
     if isinstance(job, Sendable):
         return job
+    if isinstance(job, Group):
+        job._unsent.is_used = True
     raise InvalidInput(
         f"{shown(job)} is not a job.",
         hint="Use jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",

@@ -1,0 +1,210 @@
+"""Chains and batches before they are sent: what is refused, and what reaches Redis."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from delayq import (
+    BatchInfo,
+    BatchNotFound,
+    Conflict,
+    DelayQ,
+    InvalidInput,
+    Job,
+    JobRef,
+    Manager,
+    PendingChain,
+    Unique,
+    afind_batch,
+    batch,
+    chain,
+    dispatch,
+    find_batch,
+)
+from delayq.core.exit_codes import ExitCode
+from delayq.jobs.dispatch import Sendable, _by_name
+from delayq.redis.connection.leaf import drive
+from delayq.redis.relay import OutboxRelay
+
+LATER = "1h"
+
+
+class Step(Job, name="step", queue="steps", delay=LATER):
+    text: str = ""
+
+    def handle(self) -> None: ...
+
+
+class Shy(Job, name="shy", delay=LATER):
+    def handle(self) -> None: ...
+
+    def prepare_for_dispatch(self) -> bool:
+        return False
+
+
+def step(**said: object) -> Sendable:
+    return Step()._with(**said)
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "words"),
+    [
+        (chain, "chain", "has no jobs"),
+        (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
+        (lambda: chain("step"), "jobs", "'step' is not a job"),  # type: ignore[arg-type]
+        (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
+        (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
+        (lambda: chain(step(delay=None, at="2030-01-01T00:00:00Z")), "at", "has the due time"),
+        (lambda: chain(step(on_conflict="replace")), "on_conflict", "on_conflict='replace'"),
+        (lambda: chain(Step(), step(connection="other")), "connection", "belongs to the connection 'other'"),
+        (lambda: chain(Step(), Step(text="x" * 250_000), *[Step(text="x" * 250_000)] * 4), "chain", "1,000,000"),
+        (lambda: chain(Step(), batch([])), "members", "has 0 members"),
+        (lambda: chain(Step(), batch([Step()], id="b")), "id", "is a link of a chain"),
+        (lambda: chain(Step(), batch([Step()] * 1001)), "members", "1,001 members"),
+        (lambda: chain(Step(), step(unique=Unique(key=["absent"]))), "unique", "names the member 'absent'"),
+        (lambda: batch([]), "members", "has 0 members"),
+        (lambda: batch([step(id="mine")]), "id", "has the id 'mine'"),
+        (lambda: batch([step(delay=None, at="2030-01-01T00:00:00Z")]), "at", "has the due time"),
+        (lambda: batch([Step(), step(connection="other")]), "connection", "belongs to the connection 'other'"),
+        (lambda: batch([step(unique="key")]), "unique", "has a unique key"),
+        (lambda: batch([batch([Step()])]), "members", "A member of the batch is a batch"),  # type: ignore[list-item]
+        (lambda: batch([chain(Step(), batch([Step()]))]), "members", "a chain that contains a batch"),
+        (lambda: batch([Step()], id="x" * 201), "id", "201 characters"),
+        (lambda: batch([Step()], id="a b"), "id", "not valid"),
+        (lambda: batch([Step()], name="x" * 256), "name", "name is"),
+        (lambda: batch([Step()], then=[Step(text="x" * 250_000)] * 5), "chain", "1,000,000"),
+        (lambda: batch([Step()], then="step"), "jobs", "is not a job"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_sent(
+    manager: Manager, sent: DelayQ, make: Callable[[], PendingChain], field: str, words: str
+) -> None:
+    manager.define("other", url="redis://127.0.0.1:1")
+    with pytest.raises(InvalidInput, match=words) as refused:
+        make().dispatch()
+    assert (refused.value.field, refused.value.exit_code) == (field, ExitCode.WRONG_USE)
+    assert refused.value.hint
+    assert sent.queues() == []
+
+
+def test_a_window_without_length_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="window is None"):
+        Unique(until="window")
+
+
+def test_a_chain_is_stored_with_its_first_job(sent: DelayQ) -> None:
+    made = chain(Step(text="1"), Step(text="2")).append(Step(text="4")).prepend(Step(text="0")).catch(Step(text="c"))
+    ref = made.on_queue("unused").dispatch()
+    assert isinstance(ref, JobRef)
+    assert (ref.queue, ref.outcome, ref.state) == ("steps", "created", "scheduled")
+    info = sent.get(ref.id, queue="steps")
+    assert info is not None
+    links = msgspec.json.decode(info.raw)["chain"]
+    assert [one["job"]["data"]["text"] for one in links["links"]] == ["1", "2", "4"]
+    assert [one["job"]["data"]["text"] for one in links["catch"]] == ["c"]
+
+
+def test_the_queue_and_the_delay_of_a_chain_apply_where_a_job_has_none(sent: DelayQ) -> None:
+    plain = _by_name("plain", None)
+    ref = chain(plain, Step(), _by_name("plain", None)).on_queue("vip").delay("2h").dispatch()
+    assert isinstance(ref, JobRef)
+    assert ref.queue == "vip"
+    info = sent.get(ref.id, queue="vip")
+    assert info is not None
+    links = msgspec.json.decode(info.raw)["chain"]["links"]
+    assert [one["job"]["queue"] for one in links] == ["steps", "vip"]
+    assert [one.get("delay_ms", 0) for one in links] == [3_600_000, 0]
+
+
+def test_chains_and_batches_are_sent_in_an_event_loop(manager: Manager, sent: DelayQ) -> None:
+    async def send() -> BatchInfo:
+        await chain(Step(), Step()).adispatch()
+        info = await batch([Step(), Step()], id="b1").adispatch()
+        assert await afind_batch("b1") == info
+        await manager.connection().aclient.close()
+        return info
+
+    info = asyncio.run(send())
+    assert (info.id, info.total) == ("b1", 2)
+    assert sent.stats("steps")[0].scheduled == 3
+
+
+def test_a_job_that_refuses_the_dispatch_stops_its_chain_and_leaves_the_batch(sent: DelayQ) -> None:
+    assert chain(Step(), Shy()).dispatch().outcome == "vetoed"  # type: ignore[union-attr]
+    assert sent.queues() == []
+    info = batch([Step(), Shy(), chain(Step(), Shy())]).dispatch()
+    assert info.total == 1
+
+
+def test_a_chain_whose_first_key_is_taken_is_not_sent(sent: DelayQ) -> None:
+    owner = dispatch("step", {"text": ""}, unique="key")
+    ref = chain(step(unique="key"), Step()).dispatch()
+    assert isinstance(ref, JobRef)
+    assert (ref.outcome, ref.id) == ("kept", owner.id)
+    assert sent.stats("steps")[0].scheduled == 1
+
+
+def test_a_chain_begins_with_a_batch(sent: DelayQ) -> None:
+    info = chain(batch([Step(), Step()], name="first"), Step()).dispatch()
+    assert isinstance(info, BatchInfo)
+    assert (info.total, info.name, sent.stats("steps")[0].scheduled) == (2, "first", 2)
+
+
+def test_a_second_dispatch_sends_the_members_that_are_missing(manager: Manager, sent: DelayQ) -> None:
+    members = [Step(text=str(n)) for n in range(600)]
+    batch(members, id="b1").dispatch()
+    for n in (0, 300, 599):
+        assert sent.cancel(f"b1.{n}", queue="steps") == "cancelled"
+    batch(members, id="b1").dispatch()
+    assert sent.stats("steps")[0].scheduled == 597
+    # Without the tokens of the first dispatch, as after seven days, the members that have not ended are still known.
+    info = find_batch("b1")
+    assert info is not None
+    assert (info.total, info.state) == (600, "running")
+
+
+def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
+    assert find_batch("b1") is None
+    for n in range(3):
+        batch([Step()] * (n + 1), id=f"b{n}", name=f"name {n}").dispatch()
+    found = sent.batches.newest()
+    assert sorted(info.id for info in found) == ["b0", "b1", "b2"]
+    assert len(sent.batches.newest(2)) == 2
+    info = sent.batches.cancel("b2")
+    assert (info.state, info.name, info.is_cancelled) == ("cancelling", "name 2", True)
+    assert sent.stats("steps")[0].scheduled == 3
+    with pytest.raises(BatchNotFound):
+        sent.batches.cancel("unknown")
+    with pytest.raises(BatchNotFound):
+        sent.batches.retry("unknown")
+    with pytest.raises(InvalidInput):
+        sent.batches.newest(0)
+
+
+def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    sent.batches.cancel("b1")
+    info = batch([Step(), Step()], id="b1").dispatch()
+    assert (info.total, sent.stats("steps")[0].scheduled) == (1, 0)
+
+
+def test_a_finished_batch_is_not_cancelled(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    sent.cancel("b1.0", queue="steps")
+    session = sent._operations._session
+    relay = OutboxRelay(session.executor, session.keys, session.options, session.shards, name="r")
+    drive(relay.relay("steps"))
+    info = find_batch("b1")
+    assert info is not None
+    assert info.state == "incomplete"
+    with pytest.raises(Conflict, match="has finished"):
+        sent.batches.cancel("b1")
+
+
+def test_a_chain_or_batch_that_is_not_sent_causes_a_warning() -> None:
+    with pytest.warns(RuntimeWarning, match="A chain was never sent"):
+        chain(Step()).catch(Step())
+    with pytest.warns(RuntimeWarning, match="A batch was never sent"):
+        batch([Step()])
