@@ -14,13 +14,16 @@ from delayq.core.options import Options
 from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches as calls
 from delayq.redis.calls.batches import Noted
-from delayq.redis.calls.call import Call
+from delayq.redis.calls.call import Call, value_of
 from delayq.redis.connection.executor import Executor
 from delayq.redis.follow_up_sender import Step
 from delayq.redis.keys import Keys
 from delayq.redis.shard_counts import ShardCounts
 
 MEMBERS_PER_CALL: Final = 250
+
+LISTED_MS: Final = 30 * 86_400_000
+"""A batch leaves the list of batches this long, and the time for which failed jobs are kept, after its creation."""
 
 NO_FAILURE: Final[Mapping[str, str]] = {}
 
@@ -72,6 +75,7 @@ class BatchDuties:
     async def start(self, step: Step, plan: BatchPlan) -> None:
         """Open a batch that is a link of a chain, and add its `before` jobs and its members to a step."""
         try:
+            await self.enlist(plan.id, step.now_ms)
             cancelled = await self._open(plan)
         except BackendError as error:
             step.error = error
@@ -82,6 +86,14 @@ class BatchDuties:
         step.add(jobs, f"{plan.id}.before")
         step.add(member_jobs(plan, now_ms=step.now_ms), f"{plan.id}.member")
         step.told.append((plan.id, "before"))
+
+    async def enlist(self, batch_id: str, created_ms: int) -> None:
+        """Add a batch to the list of batches."""
+        oldest_ms = created_ms - self._options.keep_failed_ms - LISTED_MS
+        for outcome in await self._executor.run_all(
+            calls.list_batch(self._keys, batch_id, created_ms, oldest_ms=oldest_ms)
+        ):
+            value_of(outcome)
 
     async def tell(self, steps: Sequence[Step]) -> None:
         """Tell the batches about the duties that are fulfilled, because all jobs of their steps are stored."""

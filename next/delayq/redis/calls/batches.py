@@ -233,9 +233,15 @@ def _number(word: bytes | None) -> int | None:
     return int(word) if word else None
 
 
-def list_batch(keys: Keys, batch_id: str, created_ms: int) -> Call[int]:
-    """Add a batch to the list of batches. If it is on the list, its time stays."""
-    return command("ZADD", keys.batches, "NX", created_ms, batch_id, parse=int)
+def list_batch(keys: Keys, batch_id: str, created_ms: int, *, oldest_ms: int) -> list[Call[int]]:
+    """Add a batch to the list of batches, and remove batches that were created before `oldest_ms` from the list.
+
+    If the batch is on the list, its time stays.
+    """
+    return [
+        command("ZREMRANGEBYSCORE", keys.batches, "-inf", f"({oldest_ms}", parse=int),
+        command("ZADD", keys.batches, "NX", created_ms, batch_id, parse=int),
+    ]
 
 
 def newest_batches(keys: Keys, limit: int) -> Call[list[str]]:

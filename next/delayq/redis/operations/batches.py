@@ -114,7 +114,7 @@ class BatchOperations:
         session = self._session
         if session.create_storage is not None:
             session.create_storage()
-        await session.executor.run(calls.list_batch(session.keys, plan.id, int(time.time() * 1000)))
+        await self._duties.enlist(plan.id, int(time.time() * 1000))
         pending = await self._open(plan, encode(without_members(plan)))
         await self._catch_up(plan.id)
         await self._send_members(plan, pending, f"{plan.id}.member")
