@@ -238,7 +238,7 @@ class Batches:
 
     get = of_batches(BatchOperations.get)
     require = of_batches(BatchOperations.require)
-    newest = of_batches(BatchOperations.newest)
+    list = of_batches(BatchOperations.list)
     failed = of_batches(BatchOperations.failed)
     cancel = of_batches(BatchOperations.cancel)
     retry = of_batches(BatchOperations.retry)

@@ -126,13 +126,13 @@ def test_a_link_that_is_cancelled_while_it_runs_ends_the_chain(
     client: DelayQ, start: Start, tmp_path: Path, name: str, options: list[str]
 ) -> None:
     start("--queue", "q", *options)
-    ref = chain(job(name, text="1", seconds=30.0), job("step", text="2")).catch(job("caught")).dispatch()
+    links = chain(job(name, text="1", seconds=30.0), job("step", text="2")).catch(job("caught"))
+    info = batch([links], then=job("step", text="then"), finally_=job("step", text="finally")).dispatch()
     wait_until(lambda: lines(tmp_path / "log") == ["1"])
-    assert client.cancel(ref.id, running=True) == "running"
-    wait_until(lambda: client.get(ref.id) is None)
-    client.schedule("step", {"text": "end"}, delay="300ms")
-    wait_until(lambda: lines(tmp_path / "log")[-1] == "end")
-    assert lines(tmp_path / "log") == ["1", "end"]
+    assert client.cancel(f"{info.id}.0", running=True) == "running"
+    wait_until(lambda: lines(tmp_path / "log")[1:] == ["finally"])
+    info = client.batches.require(info.id)
+    assert (info.state, info.skipped, info.pending) == ("incomplete", 1, 0)
 
 
 def test_a_link_changes_its_chain_when_it_succeeds(client: DelayQ, start: Start, tmp_path: Path) -> None:

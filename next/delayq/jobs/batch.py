@@ -216,17 +216,17 @@ def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable
             link = maker.link(member, job_id=job_id)
             member_chain = None if link is None else Chain([link])
         if member_chain is not None:
-            chains.append(_without_keys(member_chain))
+            chains.append(_without_key(member_chain))
     return chains
 
 
-def _without_keys(member: Chain) -> Chain:
-    """Return a member; raises InvalidInput if one of its jobs has a unique key."""
-    for link in member.links:
-        if b'"unique":' in bytes(link.job) and (members := msgspec.json.decode(link.job)).get("unique"):
-            raise InvalidInput(
-                f"The member {members['name']!r} of the batch has a unique key.",
-                hint="Leave out the key, or dispatch the job in a chain or by itself.",
-                field="unique",
-            )
+def _without_key(member: Chain) -> Chain:
+    """Return a member; raises InvalidInput if its first job has a unique key, because the key might be taken."""
+    first = member.links[0].job
+    if b'"unique":' in bytes(first) and (members := msgspec.json.decode(first)).get("unique"):
+        raise InvalidInput(
+            f"The member {members['name']!r} of the batch has a unique key.",
+            hint="Leave out the key, or dispatch the job by itself.",
+            field="unique",
+        )
     return member

@@ -110,7 +110,7 @@ def test_each_link_and_callback_is_sent_once(seed: int, tmp_path: Path) -> None:
         print(f"seed {seed}: {dict(kills)}; {load.expected.total()} jobs, {ran.total() - len(ran)} ran again")
         assert set(ran) == set(load.expected)
         assert scheduled == load.expected.total()
-        states = Counter(info.state for info in client.batches.newest(1000))
+        states = Counter(info.state for info in client.batches.list(1000))
         assert states == {"finished": 2 * BATCHES // 3, "failed": BATCHES // 3}
     finally:
         set_manager(None)
@@ -152,5 +152,5 @@ def kill_all(server: Server, start: Start, chance: random.Random) -> Counter[str
 def is_over(client: DelayQ, server: "redis.Redis", batches: list[str]) -> bool:
     waiting = sum(stats.scheduled + stats.ready + stats.reserved for stats in client.stats())
     outboxes = sum(server.xlen(f"delayq:{{{queue}}}:outbox") for queue in QUEUES)
-    found = [info for info in client.batches.newest(1000) if info.finished_ms is not None]
+    found = [info for info in client.batches.list(1000) if info.finished_ms is not None]
     return waiting == 0 and outboxes == 0 and len(found) == len(batches)

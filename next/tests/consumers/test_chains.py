@@ -64,7 +64,7 @@ def test_chains_and_batches_go_on_whoever_acknowledges(
     wait_until(lambda: len(consumer.lines) == 50 and not raw.xlen("delayq:{orders}:outbox"), patience=60)
     names = [line.split()[0] for line in consumer.lines]
     assert [names.count(name) for name in ("one", "two", "three", "four", "never")] == [10, 20, 10, 10, 0]
-    assert {info.state for info in client.batches.newest()} == {"finished"}
+    assert {info.state for info in client.batches.list()} == {"finished"}
 
 
 def test_chains_and_batches_end_when_a_program_fails_their_jobs(
@@ -79,5 +79,5 @@ def test_chains_and_batches_end_when_a_program_fails_their_jobs(
     wait_until(lambda: len(consumer.lines) == 10 + 10 + 5 + 2 and not raw.xlen("delayq:{orders}:outbox"))
     counted = {name: consumer.lines.count(name) for name in set(consumer.lines)}
     assert counted == {"one": 10, "caught": 11, "member": 5, "finally": 1}
-    (info,) = client.batches.newest()
+    (info,) = client.batches.list()
     assert (info.state, info.failed) == ("failed", 5)

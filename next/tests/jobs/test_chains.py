@@ -169,9 +169,9 @@ def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
     assert find_batch("b1") is None
     for n in range(3):
         batch([Step()] * (n + 1), id=f"b{n}", name=f"name {n}").dispatch()
-    found = sent.batches.newest()
+    found = sent.batches.list()
     assert sorted(info.id for info in found) == ["b0", "b1", "b2"]
-    assert len(sent.batches.newest(2)) == 2
+    assert len(sent.batches.list(2)) == 2
     info = sent.batches.cancel("b2")
     assert (info.state, info.name, info.is_cancelled) == ("cancelling", "name 2", True)
     assert sent.stats("steps")[0].scheduled == 3
@@ -180,7 +180,7 @@ def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
     with pytest.raises(BatchNotFound):
         sent.batches.retry("unknown")
     with pytest.raises(InvalidInput):
-        sent.batches.newest(0)
+        sent.batches.list(0)
 
 
 def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:

@@ -7,15 +7,29 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from redis.crc import key_slot
 from typer.testing import CliRunner
 
-from delayq import AsyncDelayQ, BackendUnavailable, DelayQ, JobSearch, JobSpec
+from delayq import (
+    AsyncDelayQ,
+    BackendUnavailable,
+    DelayQ,
+    JobSearch,
+    JobSpec,
+    Manager,
+    Settings,
+    batch,
+    chain,
+    set_manager,
+)
 from delayq.cli import main as cli
 from delayq.core.errors import CallRefused, ConfigError, NodeError, NodeUnavailable
 from delayq.core.shards import shard_names
+from delayq.jobs.dispatch import Sendable, _by_name
 from delayq.redis.connection.slot_map import ClusterAddress
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
@@ -160,6 +174,43 @@ def test_a_queue_with_shards_uses_all_nodes(group: ClusterGroup, tmp_path: Path)
             wait_until(lambda: lines(log) == ["ran"] * 50)
         wait_until(lambda: not client.stats("spread")[0].reserved)
         assert client.queue_set("spread", shards=1).shards == 1
+
+
+def test_chains_and_batches_cross_all_nodes(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    set_manager(manager := Manager(Settings(url=SecretStr(group.url))))
+    client = manager.connection().client
+
+    def job(text: str, queue: str, **more: Any) -> Sendable:
+        return _by_name("stamp", {"path": str(log), "text": text})._with(queue=queue, **more)
+
+    try:
+        client.queue_set("parts", shards=4)
+        members = [job(f"m{n}", "parts" if n % 2 else QUEUES[n % 6]) for n in range(60)]
+        whole = batch([*members, chain(job("c1", "q0"), job("c2", "q1", unique="key"))], then=job("then", "q2"))
+        with stamping_worker(group.url, tmp_path, *QUEUES, "parts"):
+            chain(
+                *[job(f"{n}", queue) for n, queue in enumerate(QUEUES)], job("6", "parts", unique="key"), whole
+            ).dispatch()
+            wait_until(lambda: "then" in lines(log))
+            ran = lines(log)
+            assert ran[:7] == [f"{n}" for n in range(7)]
+            assert sorted(ran[7:]) == sorted([f"m{n}" for n in range(60)] + ["c1", "c2", "then"])
+            (info,) = client.batches.list()
+            assert (info.state, info.succeeded) == ("finished", 61)
+            owner = group.owner("q3")
+            other = next(queue for queue in QUEUES if group.owner(queue) is not owner)
+            third = next(queue for queue in QUEUES if group.owner(queue) not in (owner, group.owner(other)))
+            with hanging_node(group, owner):
+                chain(job("a", other), job("late", "q3")).dispatch()
+                chain(job("b", other), job("c", third)).dispatch()
+                wait_until(lambda: "c" in lines(log))
+            wait_until(lambda: "late" in lines(log))
+        client.queue_set("parts", shards=1)
+    finally:
+        set_manager(None)
+        manager.close()
 
 
 def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class BatchOperations:
             raise _not_found(id)
         return info
 
-    async def newest(self, limit: int = 100) -> list[BatchInfo]:
+    async def list(self, limit: int = 100) -> Sequence[BatchInfo]:
         """Return the counts of the newest batches, newest first. `limit`: 1 to 1,000 batches. Raises InvalidInput."""
         check_whole_number("limit", limit, least=1, most=MAX_LISTED)
         keys, executor = self._session.keys, self._session.executor
@@ -63,10 +63,10 @@ class BatchOperations:
             await executor.run(calls.unlist_batches(keys, gone))
         return [info for info in infos if info is not None]
 
-    async def failed(self, id: str, limit: int = 100) -> list[tuple[str, str]]:
+    async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
         """Return queue and id of the jobs of a batch that have failed, in no order. Raises BatchNotFound."""
         await self.require(id)
-        jobs: list[tuple[str, str]] = []
+        jobs = []
         cursor = calls.FROM_START
         while len(jobs) < limit:
             cursor, broken = await self._session.executor.run(
