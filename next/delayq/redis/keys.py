@@ -7,6 +7,9 @@ from delayq.redis.scripts import Script
 
 GROUP: Final = "delayq"
 
+OF_BATCH: Final = "batch:"
+"""How the hash tag of the keys of a batch begins. The id of the batch follows."""
+
 
 class Keys:
     """The keys and channels with one prefix.
@@ -41,7 +44,7 @@ class Keys:
 
     def of_batch(self, batch_id: str, role: str) -> str:
         """Return one key of a batch. Its hash tag puts all keys of the batch in one slot of Redis Cluster."""
-        return f"{self.prefix}:{{batch:{batch_id}}}:{role}"
+        return f"{self.prefix}:{{{OF_BATCH}{batch_id}}}:{role}"
 
     def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
         """Return the keys that the manual of a script declares, in the same order."""

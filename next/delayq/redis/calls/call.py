@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from delayq.core.errors import BackendError
-from delayq.redis.keys import Keys
+from delayq.redis.keys import OF_BATCH, Keys
 from delayq.redis.scripts import Script, load
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ MAX_BYTES: Final = 1_000_000
 
 _WITHOUT_KEY: Final = frozenset({"CLUSTER", "INFO", "PING", "SENTINEL", "TIME", "WAIT", "WAITAOF"})
 
-_QUEUE: Final = re.compile(r":\{(.+?)(?:#\d+)?\}:")
+_HASH_TAG: Final = re.compile(r":\{(.+?)(?:#\d+)?\}:")
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
@@ -45,10 +45,12 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The name of the call in messages: the script or command, and the queue."""
+        """The name of the call in messages: the script or command, and the queue or batch."""
         name = self.script.name if self.script else str(self.words[0])
-        queue = next((found[1] for word in self.words[:4] if (found := _QUEUE.search(str(word)))), "")
-        return f"{name} in the queue {queue}" if queue else name
+        of = next((found[1] for word in self.words[:4] if (found := _HASH_TAG.search(str(word)))), "")
+        if of.startswith(OF_BATCH):
+            return f"{name} of the batch {of.removeprefix(OF_BATCH)}"
+        return f"{name} in the queue {of}" if of else name
 
     @property
     def key(self) -> str | None:

@@ -66,7 +66,7 @@ class BatchOperations:
     async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
         """Return queue and id of the jobs of a batch that have failed, in no order. Raises BatchNotFound."""
         await self.require(id)
-        jobs = []
+        jobs: list[tuple[str, str]] = []
         cursor = calls.FROM_START
         while len(jobs) < limit:
             cursor, broken = await self._session.executor.run(
