@@ -1,6 +1,7 @@
 """`show` and `list` as people read them."""
 
 import json
+import re
 import time
 
 import pytest
@@ -135,12 +136,24 @@ def test_several_queues_are_listed_in_one_order(run: Run, waiting: DelayQ) -> No
     assert ids(run, "--queue", "orders,mail") == ["later", "new-1", "new-2", "new-3"]
     assert ids(run, "--queue", "orders", "--queue", "mail", "--limit", "3") == ["later", "new-1", "new-2"]
     table = run("list", "--queue", "orders,mail").stdout.splitlines()
-    assert table[0].split() == ["ID", "NAME", "QUEUE", "TIME", "ATTEMPTS"]
+    assert table[0].split() == ["ID", "NAME", "QUEUE", "DUE", "ATTEMPTS"]
     assert table[3].split()[:3] == ["new-2", "mail.new", "mail"]
     assert run("list", "--queue", "orders,mail", "--name", "x").stderr == (
         "delayq: The queues orders, mail have no matching job in the state scheduled. "
         "Choose another queue or state with --queue and --state.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "head"),
+    [
+        *[("scheduled", "DUE"), ("retry", "DUE"), ("ready", "DUE"), ("reserved", "DUE")],
+        *[("failed", "FAILED"), ("completed", "KEPT UNTIL")],
+    ],
+)
+def test_the_head_of_the_list_names_the_time_of_its_jobs(run: Run, url: str, state: str, head: str) -> None:
+    (line,) = run("list", "--state", state).stdout.splitlines()
+    assert re.split("  +", line) == ["ID", "NAME", head, "ATTEMPTS"]
 
 
 def test_failed_jobs_are_listed_latest_first(run: Run, client: DelayQ) -> None:

@@ -25,6 +25,7 @@ from delayq.diagnostics.explain_job import Facts, explain_job
 
 _DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
 _SAYS_NOTHING: Final = {"encrypted": False, "recoveries": 0}
+_TIMES: Final = {"failed": "FAILED", "completed": "KEPT UNTIL"}
 _LABELS: Final = {"forget": "kept until", "cancel_asked": "cancel asked"}
 
 
@@ -75,7 +76,7 @@ def list_jobs(
         for job in jobs:
             print_json(JobShape.of(job))
     else:
-        _print_jobs(jobs, with_queue=queues is None or len(queues) > 1)
+        _print_jobs(jobs, time=_TIMES.get(state, "DUE"), with_queue=queues is None or len(queues) > 1)
     if is_more:
         print_note(f"The list has only {several(limit, 'job')}, but more match. Use a higher --limit.")
     if not jobs and not refusals.exit_code and not session.quiet:
@@ -196,14 +197,15 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _print_jobs(jobs: Iterable[JobInfo], *, with_queue: bool) -> None:
+def _print_jobs(jobs: Iterable[JobInfo], *, time: str, with_queue: bool) -> None:
+    """Print a table of jobs. `time`: the head of the column with their times."""
     rows = []
     for job in jobs:
         shape = JobShape.of(job)
         when = shape.due or shape.failed or shape.forget or ""
         queue = [job.queue] if with_queue else []
         rows.append((job.id, job.name, *queue, when, job.attempts if job.attempts is not None else "?"))
-    print_table(("ID", "NAME", *(["QUEUE"] if with_queue else []), "TIME", "ATTEMPTS"), rows)
+    print_table(("ID", "NAME", *(["QUEUE"] if with_queue else []), time, "ATTEMPTS"), rows)
 
 
 def _tell_nothing(queues: Sequence[str] | None, state: str) -> None:
