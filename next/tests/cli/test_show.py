@@ -11,7 +11,11 @@ from delayq import DelayQ, JobSpec
 from delayq.cli import output
 from delayq.core import failure
 from delayq.core.errors import UnreadableEnvelope
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.server import ServerExecutor
+from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run, Tell
 from tests.support.queue import QueueOnServer
 
@@ -242,3 +246,23 @@ def test_a_queue_that_cannot_be_read_does_not_hide_the_others(run: Run, waiting:
         end = run("list", "--waiting-for-code", *queues, "--json")
         assert (end.exit_code, end.stderr.count("WRONGTYPE")) == (1, 1)
         assert [json.loads(line)["id"] for line in end.stdout.splitlines()] == ["new-1", "new-3"]
+
+
+def test_why_names_a_suspect_and_the_jobs_that_wait_for_it(run: Run, url: str, orders: QueueOnServer) -> None:
+    for number, id in enumerate(("suspect", "innocent", "old", "waits")):
+        orders.schedule(id, now="")
+        if number < 3:
+            orders.read()
+            orders.server.hset(orders.key("recoveries"), id, 0 if id == "innocent" else 2)
+    now_ms = time.time_ns() // 1_000_000
+    running = [
+        {"id": id, "name": "n", "queue": "orders", "started_ms": now_ms} for id in ("suspect", "innocent", "gone")
+    ]
+    running.append({"id": "old", "name": "n", "queue": "orders", "started_ms": 1})
+    about = {"queues": ["orders"], "state": "working", "running": [*running, {"id": "of another release"}], "runs": 5}
+    RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys()).announce({"dq:a:1:x": about}, now_ms)
+    told = run("why", "waits", "--queue", "orders").stdout
+    assert "takes no other jobs for up to 30s, because it runs the job suspect of the queue orders" in told
+    assert told.count("takes no other jobs") == 1
+    assert "so the job may have killed it" in run("why", "suspect", "--queue", "orders").stdout
+    assert "so the job may have killed it" not in run("why", "innocent", "--queue", "orders").stdout
