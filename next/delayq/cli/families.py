@@ -67,6 +67,9 @@ _OF_OTHER_TOOLS: Final = {
     "--eta": "--at",
     "--queues": "--queue",
 }
+_OF_FAILED_JOBS: Final = ("forget", "groups", "retry")
+"""Commands of `delayq failed` that users look for among the other commands."""
+
 _WIDTH: Final = max(map(len, COMMANDS))
 
 
@@ -76,6 +79,12 @@ class Families(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # typer reads the names for its hints
+
+    def resolve_command(self, ctx: Any, args: Any) -> Any:
+        """Return the command of a command line. Without this method, the hint for `retry` would be `restart`."""
+        if args[0] in _OF_FAILED_JOBS:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean 'failed {args[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command and return it, or None for an unknown name."""

@@ -39,6 +39,7 @@ def test_the_help_has_sections(run: Run) -> None:
     ("words", "told"),
     [
         (("scedule",), "No such command 'scedule'. Did you mean 'schedule'"),
+        (("retry", "order-42"), "No such command 'retry'. Did you mean 'failed retry'?"),
         (("stats", "--quee", "orders"), "No such option: --quee (Possible options: --queue)"),
         (("list", "--state", "redy"), "'redy' is not one of"),
     ],
