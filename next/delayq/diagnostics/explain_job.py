@@ -206,7 +206,8 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason(
             "unknown-name",
             f"{what}. The next check is due {when}.",
-            "Start a worker whose --app knows the job name and all fields of the payload.",
+            "Start a worker whose --app knows the job name and all fields of the payload. If the payload is wrong, "
+            "cancel the job.",
         )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""

@@ -106,4 +106,6 @@ def test_a_spec_that_breaks_a_rule_is_named_by_its_position(client: Any) -> None
     with pytest.raises(InvalidInput, match=r"^specs\[1\]: delay 'soon' is not a duration\. Write 500ms") as refused:
         client.schedule_many([JobSpec(name="n"), JobSpec(name="n", delay="soon")])
     assert refused.value.field == "delay"
+    with pytest.raises(InvalidInput, match=r"^delay 'soon' is not a duration\."):
+        client.schedule_many([JobSpec("n", delay="soon")])
     assert client.queues() == []

@@ -318,6 +318,8 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
         try:
             jobs.append(prepare(spec, options, now_ms))
         except InvalidInput as error:
+            if len(specs) == 1:
+                raise
             raise InvalidInput(f"specs[{position}]: {error.message}", hint=error.hint, field=error.field) from None
     return jobs
 
