@@ -266,3 +266,12 @@ def test_why_names_a_suspect_and_the_jobs_that_wait_for_it(run: Run, url: str, o
     assert told.count("takes no other jobs") == 1
     assert "so the job may have killed it" in run("why", "suspect", "--queue", "orders").stdout
     assert "so the job may have killed it" not in run("why", "innocent", "--queue", "orders").stdout
+
+
+def test_a_cancel_of_a_running_job_tells_that_it_was_asked_to_stop(run: Run, orders: QueueOnServer) -> None:
+    orders.schedule("order-42", now="")
+    orders.read()
+    end = run("cancel", "order-42", "--queue", "orders", "--running")
+    told = "delayq: The job is running, and was asked to stop.\n"
+    assert (end.exit_code, end.stdout, end.stderr) == (0, "order-42  running\n", told)
+    assert run("--quiet", "cancel", "order-42", "--queue", "orders", "--running").stderr == ""
