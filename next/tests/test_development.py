@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,30 @@ def test_listen_runs_the_code_as_it_is_now(project: Path) -> None:
         told = listening.communicate(timeout=60)[1]
     assert "app.py has changed; restarting the worker" in told
     assert listening.returncode == 0
+
+
+@pytest.mark.parametrize("first_stop", ["signal", "change"])
+def test_a_second_signal_to_listen_ends_the_worker_at_once(project: Path, first_stop: str) -> None:
+    application = project / "app.py"
+    application.write_text("VERSION = 1\n" + APPLICATION)
+    listening = subprocess.Popen([*DELAYQ, "listen", "--app", "app"], stderr=subprocess.PIPE, text=True)
+    try:
+        with DelayQ() as client:
+            client.schedule("note", {"n": 0}, id="long")
+            wait_until(lambda: lines(project) == ["1 0"])
+        if first_stop == "change":
+            application.write_text("VERSION = 22\n" + APPLICATION)
+            time.sleep(3)
+        listening.send_signal(signal.SIGTERM)
+        time.sleep(2.5)
+        assert listening.poll() is None
+        listening.send_signal(signal.SIGTERM)
+        told = listening.communicate(timeout=10)[1]
+    finally:
+        listening.kill()
+        listening.wait()
+    assert "the worker exits now, because SIGTERM came again" in told
+    assert listening.returncode == 130
 
 
 def test_down_leaves_running_jobs_alone(project: Path) -> None:

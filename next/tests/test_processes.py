@@ -217,6 +217,36 @@ def test_a_worker_that_is_process_1_of_a_container_stops_in_good_order(
     assert lines(log)[-1] == "ended"
 
 
+HANGING_LOOKUP = """
+import ctypes, socket
+from delayq.__main__ import main
+
+lock, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+
+def getaddrinfo(*_):
+    print("looks up", flush=True)
+    while True:
+        libc.pthread_mutex_lock(lock)
+
+socket.getaddrinfo = getaddrinfo
+main()
+"""
+
+
+def test_a_signal_ends_a_mover_during_a_name_lookup() -> None:
+    command = [sys.executable, "-c", HANGING_LOOKUP, "move"]
+    environment = {**os.environ, "DELAYQ_URL": "redis://redis.example"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as mover:
+        try:
+            assert mover.stdout is not None
+            assert mover.stdout.readline() == b"looks up\n"
+            time.sleep(0.2)
+            mover.send_signal(signal.SIGTERM)
+            assert mover.wait(timeout=10) == 0
+        finally:
+            mover.kill()
+
+
 def test_a_worker_stops_while_redis_hangs_and_loses_nothing(
     start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path
 ) -> None:

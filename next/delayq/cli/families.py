@@ -67,6 +67,9 @@ _OF_OTHER_TOOLS: Final = {
     "--eta": "--at",
     "--queues": "--queue",
 }
+_OF_FAILED_JOBS: Final = ("forget", "groups", "retry")
+"""Commands of `delayq failed` that users look for among the other commands."""
+
 _WIDTH: Final = max(map(len, COMMANDS))
 
 
@@ -76,6 +79,12 @@ class Families(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # typer reads the names for its hints
+
+    def resolve_command(self, ctx: Any, args: Any) -> Any:
+        """Return the command of a command line. Without this method, the hint for `retry` would be `restart`."""
+        if args[0] in _OF_FAILED_JOBS:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean 'failed {args[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command and return it, or None for an unknown name."""
@@ -94,15 +103,19 @@ class Families(TyperGroup):
         return get_command(app)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. The error for an unknown option names the right option, or its right position."""
+        """Run the command. Errors for unknown options and for words without an option name the right option."""
         try:
             return super().invoke(ctx)
         except Exception as error:
             option = getattr(error, "option_name", "")
-            if type(error).__name__ != "NoSuchOption":
+            is_extra_word = getattr(error, "message", "").startswith("Got unexpected extra argument")
+            if type(error).__name__ != "NoSuchOption" and not is_extra_word:
                 raise
             command_has = [name for one in error.ctx.command.params for name in one.opts]  # type: ignore[attr-defined]
-            if _OF_OTHER_TOOLS.get(option) in command_has:
+            if is_extra_word:
+                if missing := " or ".join(name for name in ("--app", "--queue") if name in command_has):
+                    error.message += f". Put {missing} before it."  # type: ignore[attr-defined]
+            elif _OF_OTHER_TOOLS.get(option) in command_has:
                 error.possibilities = [_OF_OTHER_TOOLS[option]]  # type: ignore[attr-defined]
             elif any(option in one.opts for one in self.params):
                 _, _, command = error.ctx.command_path.partition(" ")  # type: ignore[attr-defined]

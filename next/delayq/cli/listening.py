@@ -18,11 +18,12 @@ def listen(folder: Path, command: Sequence[str]) -> int:
     """Run a worker by its command, and restart it when a Python file below the folder changes.
 
     A worker that has exited is started again at the next change. TERM and Ctrl-C stop the worker, and the function
-    returns the exit code of the worker.
+    returns the exit code of the worker. The same signal again, at least 2 s later, ends the worker at once.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     seen = snapshot(folder)
     worker = _start(command)
+    is_stopping = False
     try:
         while True:
             time.sleep(LOOK_EVERY)
@@ -31,10 +32,14 @@ def listen(folder: Path, command: Sequence[str]) -> int:
                 changed = sorted(path for path in now.keys() | seen.keys() if now.get(path) != seen.get(path))
                 _tell(f"{os.path.relpath(changed[0])} has changed; restarting the worker")
                 seen = now
-                _stop(worker)
-                worker = _start(command)
+                worker.terminate()
+                is_stopping = True
+                worker.wait()
+                worker, is_stopping = _start(command), False
     except KeyboardInterrupt:
-        return _stop(worker)
+        if not is_stopping:
+            worker.terminate()
+        return _wait(worker)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
@@ -72,10 +77,13 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     )
 
 
-def _stop(worker: "subprocess.Popen[bytes]") -> int:
-    if worker.poll() is None:
-        worker.terminate()
-    return worker.wait()
+def _wait(worker: "subprocess.Popen[bytes]") -> int:
+    """Wait for a worker that is stopping. Each signal sends TERM again; the worker ignores this for the first 2 s."""
+    while True:
+        try:
+            return worker.wait()
+        except KeyboardInterrupt:
+            worker.terminate()
 
 
 def _interrupt(number: int, frame: object) -> None:

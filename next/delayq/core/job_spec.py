@@ -24,8 +24,17 @@ MAX_TRIES: Final = 1_000_000
 DUE_NOW: Final = "+0"
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+class NameAndData(msgspec.Struct, frozen=True):
+    """The members of a JobSpec that may be given by position."""
+
+    name: str
+    data: Any = None
+
+
+class JobSpec(NameAndData, frozen=True, kw_only=True):
     """Describe one job for `schedule_many`. All members but `name` are optional.
+
+    `name` and `data` may be given by position, all other members by name.
 
     The job and its due time:
 
@@ -57,11 +66,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     `deadline` and `retry_until` are points in time, or durations from the due time. `schedule_many` checks all members
     and raises InvalidInput before it sends anything.
 
-        JobSpec(name="order.close", data={"order_id": 42}, delay="15m", id="order-42", queue="orders")
+        JobSpec("order.close", {"order_id": 42}, delay="15m", id="order-42", queue="orders")
     """
 
-    name: str
-    data: Any = None
     delay: Duration | None = None
     at: Instant | None = None
     tz: str | None = None

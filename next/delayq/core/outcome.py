@@ -31,6 +31,12 @@ the job, may be deployed in this time."""
 UNKNOWN_SHORTEST_MS: Final = 2_000
 UNKNOWN_LONGEST_MS: Final = 600_000
 
+SUSPECT: Final = 2
+"""A job with this many recoveries or more is a suspect, because it may have killed its workers.
+
+A recovery is the redelivery of a job whose worker died or lost its lease.
+"""
+
 OnTimeout = Literal["retry", "fail"]
 
 

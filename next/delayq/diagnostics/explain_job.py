@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from delayq.core.display import several
+from delayq.core.outcome import SUSPECT
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
@@ -13,6 +14,7 @@ MOVER_SILENT_MS: Final = 30_000
 """If no mover has served a queue for this long, no mover seems to run, because a mover serves each queue every 5 s."""
 
 
+_READ_LOG: Final = "Read the log of the worker to find out why its processes died."
 _STATE_WORDS: Final = {"leaving": "shutting down", "crashed": "waiting after a crash"}
 
 
@@ -20,7 +22,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues.
 
     `workers`: None = the list of workers cannot be read. `high_water`: maximum number of entries in the stream of a
-    queue; further due jobs stay scheduled.
+    queue; further due jobs stay scheduled. `suspects`: jobs that children of these workers run alone, because their
+    worker vanished at least twice.
     """
 
     job: JobInfo
@@ -28,6 +31,7 @@ class Facts(msgspec.Struct, frozen=True):
     control: Control
     workers: Sequence[WorkerInfo] | None
     high_water: int
+    suspects: Sequence[JobInfo] = ()
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -56,7 +60,7 @@ def explain_job(facts: Facts) -> list[Reason]:
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
     if is_due_later:
         return [*_doomed(facts), *_waits(facts), *_switches(facts), *_workers(facts)]
-    hindrances = [*_switches(facts), *_workers(facts), *_stuck(facts)]
+    hindrances = [*_switches(facts), *_workers(facts), *_stuck(facts), *_suspects(facts)]
     return [*_doomed(facts), *hindrances, *_waits(facts, is_next=not hindrances)]
 
 
@@ -109,6 +113,12 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
         yield Reason("lease-silent", what, start if _is_mover_silent(facts.stats) else again)
     else:
         yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")
+    if job.recoveries >= SUSPECT:
+        what = (
+            f"Its worker vanished {job.recoveries} times, so the job may have killed it. Therefore the job should run"
+        )
+        wait = f"alone, and first waits for the other jobs of its process, for up to {format_duration(lease_ms)}."
+        yield Reason("suspect", f"{what} {wait}", _READ_LOG)
     if job.cancel_asked_ms is not None:
         yield Reason("stopping", f"A cancel asked the job to stop at {format_instant(job.cancel_asked_ms)}.")
 
@@ -165,6 +175,15 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
         )
 
 
+def _suspects(facts: Facts) -> Iterator[Reason]:
+    """Yield a reason for each suspect that keeps a child of the queue from taking a ready job."""
+    lease = format_duration(facts.stats.lease_ms)
+    for job in facts.suspects if facts.job.state == "ready" else ():
+        suspect = f"the job {job.id} of the queue {job.queue}, whose worker vanished {job.recoveries} times"
+        what = f"{job.consumer} takes no other jobs for up to {lease}, because it runs {suspect}."
+        yield Reason("waits-for-suspect", what, _READ_LOG)
+
+
 def _is_mover_silent(stats: QueueStats) -> bool:
     return stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS
 
@@ -187,7 +206,8 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason(
             "unknown-name",
             f"{what}. The next check is due {when}.",
-            "Start a worker whose --app knows the job name and all fields of the payload.",
+            "Start a worker whose --app knows the job name and all fields of the payload. If the payload is wrong, "
+            "cancel the job.",
         )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""

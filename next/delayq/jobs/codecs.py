@@ -12,7 +12,7 @@ import msgspec
 
 def write_value(value: Any) -> Any:
     """Return the JSON of a value that msgspec does not support. This is the `enc_hook` of msgspec; raises TypeError."""
-    if _is_model(type(value)):
+    if is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(round_trip=True, by_alias=True).encode())
     raise TypeError(f"JSON cannot express a {type(value).__qualname__}")
 
@@ -22,13 +22,13 @@ def read_value(kind: type, value: Any) -> Any:
 
     Raises TypeError for an unsupported type, and ValueError for a value that the model refuses.
     """
-    if _is_model(kind):
+    if is_model(kind):
         model: Any = kind
         return model.model_validate_json(msgspec.json.encode(value))
     raise TypeError(f"JSON cannot be read as a {kind.__qualname__}")
 
 
-def _is_model(kind: type) -> bool:
+def is_model(kind: Any) -> bool:
     """Return True for a pydantic model. A program with such a model has imported pydantic already."""
     pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)

@@ -16,6 +16,7 @@ from delayq.core.display import shown
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.codecs import read_value, write_value
 from delayq.jobs.equality import comes_back_as, first_difference
+from delayq.jobs.field_types import check_sendable
 
 _PLAIN: Final = (int, str, bool, float)
 _UNWRITABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
@@ -30,7 +31,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Payload:
-    """The fields of one job. Raises InvalidInput for a field whose type cannot be read from JSON."""
+    """The fields of one job. Raises InvalidInput for a field whose type cannot be sent as JSON."""
 
     def __init__(self, job_name: str, fields: Sequence[Field]) -> None:
         self._job_name = job_name
@@ -79,16 +80,17 @@ class Payload:
             else (field.name, field.kind, msgspec.field(default_factory=field.default))
             for field in fields
         ]
-        try:
-            shape = msgspec.defstruct("Payload", members, kw_only=True, forbid_unknown_fields=True)
-            msgspec.json.Decoder(shape, dec_hook=read_value)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"The job {self._job_name!r} has a field that cannot be read from JSON: {error}.",
-                hint="Annotate fields with plain types, dataclasses, TypedDicts, msgspec Structs or pydantic models.",
-                field="data",
-            ) from None
-        return shape
+        for field in fields:
+            try:
+                check_sendable(field.kind)
+            except (TypeError, ValueError, NameError) as error:
+                raise InvalidInput(
+                    f"The field {field.name!r} of the job {self._job_name!r} cannot be sent as JSON: {error}.",
+                    hint="Use plain types, Any, dataclasses, TypedDicts, msgspec Structs or pydantic models. Convert "
+                    "other values in the program and in the handler, for example a Path to str.",
+                    field="data",
+                ) from None
+        return msgspec.defstruct("Payload", members, kw_only=True, forbid_unknown_fields=True)
 
     def _unwritable(self, values: Mapping[str, Any], error: Exception) -> InvalidInput:
         """Return the error for the first field that cannot be written and read on its own."""

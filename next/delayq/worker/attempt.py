@@ -55,7 +55,8 @@ class Attempt(msgspec.Struct, gc=False):
     `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
     `context`: the context variables of the attempt. `refusal`: the outcome of a job that exceeds a limit; only the hook
     `failed` of such a job is called; None = the handler is called. `free_key`: frees the unique key of the job, right
-    before the handler is called; None = there is no key to free.
+    before the handler is called; None = there is no key to free. `is_logged`: True after the failure of the job was
+    logged.
     """
 
     delivery: Delivery
@@ -68,6 +69,7 @@ class Attempt(msgspec.Struct, gc=False):
     refusal: GiveUp | None = None
     job_context: JobContext | None = None
     free_key: Callable[[], None] | None = None
+    is_logged: bool = False
 
     async def acall(self) -> Any:
         """Call and await a handler that is a coroutine function. The caller runs this in `context`."""
@@ -194,17 +196,20 @@ class Attempts:
         """If the job has failed for good, call its hook `failed`. Return an awaitable if the hook is async.
 
         The hook is called before the job is settled. If the process dies between the two, the hook is called again
-        later. In the other order, the hook might never be called.
+        later. In the other order, the hook might never be called. The failure is logged before the hook is called,
+        because a hook that hangs is killed, and its timeout then replaces the error of the job.
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
+        _log_failure(attempt.delivery, attempt.envelope, outcome)
+        attempt.is_logged = True
         return call_failed_hook(
             attempt.handler, attempt.job, outcome.error, attempt.job_context, job_id=attempt.delivery.id
         )
 
     def settle(self, attempt: Attempt, outcome: Outcome, result: Any) -> Settlement:
         """Return the settlement of an attempt. `result`: the value that the handler returned."""
-        settlement = self._settlement(attempt.delivery, attempt.envelope, outcome, result)
+        settlement = self._settlement(attempt.delivery, attempt.envelope, outcome, result, is_logged=attempt.is_logged)
         context = attempt.job_context
         if context is None or context.used_chain is None or context.used_chain.changed is None:
             return settlement
@@ -218,7 +223,7 @@ class Attempts:
         backoff replaces a backoff function.
         """
         if isinstance(outcome, GiveUp):
-            return self._settlement(attempt.delivery, attempt.envelope, outcome)
+            return self._settlement(attempt.delivery, attempt.envelope, outcome, is_logged=attempt.is_logged)
         return self._decided(attempt.delivery, attempt.envelope, self._without_function(attempt.policy), error)
 
     def log_end(self, attempt: Attempt, decided: Outcome | None, settlement: Settlement, seconds: float) -> None:
@@ -307,8 +312,10 @@ class Attempts:
         failure = failures.encode(failures.describe(error, at_ms=self._now_ms()))
         return Failed(delivery.queue, delivery.id, delivery.entry, b"", failure, is_followed=True)
 
-    def _settlement(self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None) -> Settlement:
-        """Turn an outcome into a settlement, and log a failure or a retry."""
+    def _settlement(
+        self, delivery: Delivery, envelope: Envelope, outcome: Outcome, result: Any = None, *, is_logged: bool = False
+    ) -> Settlement:
+        """Turn an outcome into a settlement. Log a failure or a retry, unless `is_logged`."""
         queue, job_id, entry = delivery.queue, delivery.id, delivery.entry
         if isinstance(outcome, Done):
             if outcome.is_stopped:
@@ -321,7 +328,8 @@ class Attempts:
             failure = failures.encode(described)
         if isinstance(outcome, RunAgain):
             return self._released(delivery, envelope, outcome, failure)
-        _log(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
+        if not is_logged:
+            _log_failure(delivery, envelope, outcome)
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 
@@ -376,6 +384,10 @@ def _outcome_of(settlement: Settlement) -> tuple[str, str]:
             return "released", f"released, runs again in {format_duration(settlement.delay_ms)}"
         case _:
             return "failed", "failed"
+
+
+def _log_failure(delivery: Delivery, envelope: Envelope, outcome: GiveUp) -> None:
+    _log(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
 
 
 def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:

@@ -28,6 +28,9 @@ from delayq.worker.shared_memory import Part, SlotState, SlotView
 
 logger: Final = logging.getLogger("delayq.worker")
 
+MOST_IDS: Final = 10
+"""Maximum number of job ids in one log line."""
+
 EndOfKilled = Callable[[Delivery, BaseException, Part], Settlement]
 """Returns the settlement of a job that was the only reason to kill its process. The error names the reason."""
 
@@ -83,11 +86,12 @@ class CrashRecovery:
         failed = self._keeper.settle_after_death(done, unstarted, vanished, decided)
         logger.warning(
             "the child %s has ended; of its pending jobs, the supervisor acknowledges %d, hands back %d, counts a "
-            "recovery for %d, and settles %d as timed out or cancelled",
+            "recovery for %d%s, and settles %d as timed out or cancelled",
             child.consumer,
             len(done),
             len(unstarted),
             len(vanished),
+            _ids_of(vanished),
             len(decided),
         )
         for job in failed:
@@ -95,6 +99,12 @@ class CrashRecovery:
 
     def _is_to_blame(self, child: ChildProcess, delivery: Delivery) -> bool:
         return child.ending is not Ending.SHUTDOWN and delivery.key in child.killed_for
+
+
+def _ids_of(jobs: Sequence[DeliveryRef]) -> str:
+    """Return the ids of the first ten jobs in brackets, because one of them may have killed its process."""
+    ids = [job.id for job in jobs[:MOST_IDS]] + ["…"] * (len(jobs) > MOST_IDS)
+    return f" ({', '.join(ids)})" if ids else ""
 
 
 def _error_of(child: ChildProcess) -> JobInterrupted | None:

@@ -22,6 +22,7 @@ import msgspec
 
 from delayq.backends.values import Acked, Delivery, EntryKey, Settlement
 from delayq.core.control_flow import JobCancelled, JobInterrupted, JobTimedOut, WorkerShutdown
+from delayq.core.outcome import SUSPECT
 from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 
 PREFETCH_SECONDS: Final = 0.02
@@ -33,12 +34,6 @@ amount, but at least one job per thread and at most MAX_BATCH jobs.
 
 MAX_BATCH: Final = 250
 """Maximum number of jobs in one fetch."""
-
-SUSPECT: Final = 2
-"""A job with this many recoveries or more is a suspect, because it may have killed its workers.
-
-A recovery is the redelivery of a job whose worker died or lost its lease.
-"""
 
 RETRY_PAUSE: Final = 1.0
 """Seconds until refused settlements are sent again."""

@@ -39,6 +39,10 @@ def test_the_help_has_sections(run: Run) -> None:
     ("words", "told"),
     [
         (("scedule",), "No such command 'scedule'. Did you mean 'schedule'"),
+        (("retry", "order-42"), "No such command 'retry'. Did you mean 'failed retry'?"),
+        (("list", "orders"), "Got unexpected extra argument(s) (orders). Put --queue before it."),
+        (("work", "shop"), "Got unexpected extra argument(s) (shop). Put --app or --queue before it."),
+        (("cancel", "a", "b"), "Got unexpected extra argument(s) (b). Put --queue before it."),
         (("stats", "--quee", "orders"), "No such option: --quee (Possible options: --queue)"),
         (("list", "--state", "redy"), "'redy' is not one of"),
     ],

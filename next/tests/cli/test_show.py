@@ -1,6 +1,7 @@
 """`show` and `list` as people read them."""
 
 import json
+import re
 import time
 
 import pytest
@@ -10,7 +11,11 @@ from delayq import DelayQ, JobSpec
 from delayq.cli import output
 from delayq.core import failure
 from delayq.core.errors import UnreadableEnvelope
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.server import ServerExecutor
+from delayq.redis.connection.url import Address
 from delayq.redis.keys import Keys
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run, Tell
 from tests.support.queue import QueueOnServer
 
@@ -135,12 +140,24 @@ def test_several_queues_are_listed_in_one_order(run: Run, waiting: DelayQ) -> No
     assert ids(run, "--queue", "orders,mail") == ["later", "new-1", "new-2", "new-3"]
     assert ids(run, "--queue", "orders", "--queue", "mail", "--limit", "3") == ["later", "new-1", "new-2"]
     table = run("list", "--queue", "orders,mail").stdout.splitlines()
-    assert table[0].split() == ["ID", "NAME", "QUEUE", "TIME", "ATTEMPTS"]
+    assert table[0].split() == ["ID", "NAME", "QUEUE", "DUE", "ATTEMPTS"]
     assert table[3].split()[:3] == ["new-2", "mail.new", "mail"]
     assert run("list", "--queue", "orders,mail", "--name", "x").stderr == (
         "delayq: The queues orders, mail have no matching job in the state scheduled. "
         "Choose another queue or state with --queue and --state.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "head"),
+    [
+        *[("scheduled", "DUE"), ("retry", "DUE"), ("ready", "DUE"), ("reserved", "DUE")],
+        *[("failed", "FAILED"), ("completed", "KEPT UNTIL")],
+    ],
+)
+def test_the_head_of_the_list_names_the_time_of_its_jobs(run: Run, url: str, state: str, head: str) -> None:
+    (line,) = run("list", "--state", state).stdout.splitlines()
+    assert re.split("  +", line) == ["ID", "NAME", head, "ATTEMPTS"]
 
 
 def test_failed_jobs_are_listed_latest_first(run: Run, client: DelayQ) -> None:
@@ -229,3 +246,32 @@ def test_a_queue_that_cannot_be_read_does_not_hide_the_others(run: Run, waiting:
         end = run("list", "--waiting-for-code", *queues, "--json")
         assert (end.exit_code, end.stderr.count("WRONGTYPE")) == (1, 1)
         assert [json.loads(line)["id"] for line in end.stdout.splitlines()] == ["new-1", "new-3"]
+
+
+def test_why_names_a_suspect_and_the_jobs_that_wait_for_it(run: Run, url: str, orders: QueueOnServer) -> None:
+    for number, id in enumerate(("suspect", "innocent", "old", "waits")):
+        orders.schedule(id, now="")
+        if number < 3:
+            orders.read()
+            orders.server.hset(orders.key("recoveries"), id, 0 if id == "innocent" else 2)
+    now_ms = time.time_ns() // 1_000_000
+    running = [
+        {"id": id, "name": "n", "queue": "orders", "started_ms": now_ms} for id in ("suspect", "innocent", "gone")
+    ]
+    running.append({"id": "old", "name": "n", "queue": "orders", "started_ms": 1})
+    about = {"queues": ["orders"], "state": "working", "running": [*running, {"id": "of another release"}], "runs": 5}
+    RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys()).announce({"dq:a:1:x": about}, now_ms)
+    told = run("why", "waits", "--queue", "orders").stdout
+    assert "takes no other jobs for up to 30s, because it runs the job suspect of the queue orders" in told
+    assert told.count("takes no other jobs") == 1
+    assert "so the job may have killed it" in run("why", "suspect", "--queue", "orders").stdout
+    assert "so the job may have killed it" not in run("why", "innocent", "--queue", "orders").stdout
+
+
+def test_a_cancel_of_a_running_job_tells_that_it_was_asked_to_stop(run: Run, orders: QueueOnServer) -> None:
+    orders.schedule("order-42", now="")
+    orders.read()
+    end = run("cancel", "order-42", "--queue", "orders", "--running")
+    told = "delayq: The job is running, and was asked to stop.\n"
+    assert (end.exit_code, end.stdout, end.stderr) == (0, "order-42  running\n", told)
+    assert run("--quiet", "cancel", "order-42", "--queue", "orders", "--running").stderr == ""

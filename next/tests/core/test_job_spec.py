@@ -168,6 +168,14 @@ def test_a_due_time_is_a_delay_for_the_server_or_an_instant() -> None:
     assert when_of(None, "2027-01-15T08:00:00.0001Z", now_ms=NOW) == str(NOW + 1)
 
 
+def test_name_and_data_may_be_given_by_position_and_nothing_else() -> None:
+    spec = JobSpec("order.close", {"order_id": 42}, delay="15m")
+    assert spec == JobSpec(name="order.close", data={"order_id": 42}, delay="15m")
+    wrong: Any = JobSpec
+    with pytest.raises(TypeError):
+        wrong("order.close", {"order_id": 42}, "15m")
+
+
 def test_a_job_that_is_prepared_reads_back_as_an_envelope() -> None:
     job = prepare(JobSpec(name="Größe", data={"ü": [1]}), Options(), NOW)
     assert envelopes.decode(job.envelope).name == "Größe"

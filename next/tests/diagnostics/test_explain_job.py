@@ -1,5 +1,6 @@
 """Why a job has not run: facts in, reasons out."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from delayq.diagnostics.explain_job import Facts, Reason, explain_job
 NOW = 1_795_790_000_000
 WORKING = WorkerInfo("dq:a:1:x", ["orders", "mail"], {"state": "working", "runs": 2})
 STATS = QueueStats(queue="orders", ready=3, lease_ms=30_000, mover_tick_ms=NOW - 5_000, now_ms=NOW)
+SUSPECT = JobInfo(id="evil", queue="mail", state="reserved", raw=b"", envelope=None, consumer="dq:a:1:x", recoveries=3)
 
 
 def reasons(
@@ -24,6 +26,7 @@ def reasons(
     control: Control = Control(NOW),  # noqa: B008
     workers: list[WorkerInfo] | None = None,
     stats: dict[str, Any] | None = None,
+    suspects: Sequence[JobInfo] = (),
     **members: Any,
 ) -> list[Reason]:
     envelope = Envelope(
@@ -39,7 +42,7 @@ def reasons(
     )
     job = JobInfo(**{"id": "order-42", "queue": "orders", "state": state, "raw": b"", "envelope": envelope, **members})
     found = msgspec.structs.replace(STATS, **(stats or {}))
-    return explain_job(Facts(job, found, control, [WORKING] if workers is None else workers, 100))
+    return explain_job(Facts(job, found, control, [WORKING] if workers is None else workers, 100, suspects))
 
 
 def codes(state: str, **facts: Any) -> list[str]:
@@ -83,7 +86,11 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("reserved", {"consumer": "w", "idle_ms": 16_000}, ["lease-silent"]),
         ("reserved", {"consumer": "w", "idle_ms": 40_000}, ["lease-silent"]),
         ("reserved", {"consumer": "w", "idle_ms": 3_000, "cancel_asked_ms": NOW}, ["running", "stopping"]),
+        ("reserved", {"consumer": "w", "idle_ms": 3_000, "recoveries": 1}, ["running"]),
+        ("reserved", {"consumer": "w", "idle_ms": 3_000, "recoveries": 2}, ["running", "suspect"]),
         ("reserved", {"consumer": ""}, ["acknowledged"]),
+        ("ready", {"suspects": [SUSPECT]}, ["waits-for-suspect", "ready"]),
+        ("scheduled", {"suspects": [SUSPECT], "due_ms": NOW - 1_000}, ["due"]),
         ("failed", {"attempts": 5}, ["failed"]),
         ("failed", {"envelope": None, "raw": b"garbage"}, ["unreadable"]),
         ("failed", {"envelope": None, "raw": b""}, ["payload-lost"]),
@@ -119,6 +126,21 @@ def test_a_deadline_before_the_due_time_is_named_with_both_times() -> None:
         "The job is due at 2026-11-27T14:35:20.000Z, after its deadline at 2026-11-27T14:34:20.000Z, so the job will "
         "fail with DeadlinePassed and not run.",
         'Schedule the job again with a later deadline: cancel it first, or use `on_conflict="replace"`.',
+    )
+
+
+def test_a_suspect_is_named_with_the_child_that_runs_it() -> None:
+    waits, _ = reasons("ready", suspects=[SUSPECT])
+    assert waits == Reason(
+        "waits-for-suspect",
+        "dq:a:1:x takes no other jobs for up to 30s, because it runs the job evil of the queue mail, whose worker "
+        "vanished 3 times.",
+        "Read the log of the worker to find out why its processes died.",
+    )
+    _, suspect = reasons("reserved", consumer="w", idle_ms=3_000, recoveries=2)
+    assert suspect.what == (
+        "Its worker vanished 2 times, so the job may have killed it. Therefore the job should run alone, and first "
+        "waits for the other jobs of its process, for up to 30s."
     )
 
 

@@ -148,7 +148,8 @@ def _entry(module: str, name: str, documented: dict[Function, str]) -> Iterator[
 
 def _class(kind: type, documented: dict[Function, str]) -> Iterator[str]:
     node = _class_node(kind)
-    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and _is_field(one)]
+    body = [one for owner in reversed(_hidden_bases(kind)) for one in _class_node(owner).body] + node.body
+    fields = [one for one in body if isinstance(one, ast.AnnAssign) and _is_field(one)]
     if kind is delayq.Settings:
         fields = []  # docs/settings.md describes them
     yield from _code("\n".join(_head_of_class(kind, node, fields)))
@@ -195,6 +196,12 @@ def _bases(kind: type) -> Iterator[str]:
             if one.__name__ in delayq.__all__ or one.__module__ == "builtins":
                 yield one.__name__
                 break
+
+
+def _hidden_bases(kind: type) -> list[type]:
+    """Return the base classes in delayq that a user cannot name. Their fields are shown as fields of the class."""
+    owners = [owner for owner in kind.__mro__[1:] if owner.__module__.startswith("delayq.")]
+    return [owner for owner in owners if owner.__name__ not in delayq.__all__]
 
 
 def _is_field(node: ast.AnnAssign) -> bool:

@@ -2,10 +2,14 @@
 
 import enum
 import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -13,9 +17,12 @@ import msgspec
 import pydantic
 import pytest
 
-from delayq import InvalidInput
+from delayq import InvalidInput, Job, job
 from delayq.core.errors import UnknownJob
 from delayq.jobs.payload import Field, Payload
+from delayq.jobs.registry import Registry
+
+T = TypeVar("T")
 
 
 class Colour(enum.Enum):
@@ -36,6 +43,14 @@ class Item(msgspec.Struct):
 class Customer(pydantic.BaseModel):
     name: str
     mail: str = pydantic.Field(alias="e-mail")
+
+
+class Tree(msgspec.Struct):
+    kids: "list[Tree]"
+
+
+class Box(msgspec.Struct, Generic[T]):
+    content: T
 
 
 NOON = datetime(2026, 11, 28, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
@@ -65,6 +80,11 @@ NOON = datetime(2026, 11, 28, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=
         (dict[int, str], {1: "a"}),
         (int | None, None),
         (Any, {"a": [1, None, "x"]}),
+        (Tree, Tree([Tree([])])),
+        (Box[int], Box(1)),
+        (memoryview | None, None),
+        (dict[Decimal, Customer | None], {Decimal("1.5"): None}),
+        (Sequence[int] | None, [1]),
     ],
 )
 def test_what_is_sent_comes_back_equal(kind: Any, value: Any) -> None:
@@ -102,9 +122,77 @@ def test_a_field_of_another_name_is_refused() -> None:
         Payload("n", [Field("order_id", int)]).write({"order_id": 1, "colour": "red"})
 
 
-def test_a_type_that_json_cannot_fill_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(InvalidInput, match="cannot be read from JSON"):
-        Payload("n", [Field("x", dict[tuple[int, int], int] | list[set[object]] | list[int])])
+class Plain:
+    pass
+
+
+class Order(str):
+    pass
+
+
+@dataclass
+class Upload:
+    file: Path
+
+
+@dataclass(eq=False)
+class Identity:
+    number: int
+
+
+class Rule(msgspec.Struct):
+    rules: "list[Rule]"
+    pattern: re.Pattern[str] | None = None
+
+
+class Parcel(TypedDict):
+    size: complex
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Path, "Type 'pathlib.Path' is not supported"),
+        (Path | None, "Type 'pathlib.Path' is not supported"),
+        (list[Path], "Type 'pathlib.Path' is not supported"),
+        (Annotated[Path, "x"], "Type 'pathlib.Path' is not supported"),
+        (Upload, "Type 'pathlib.Path' is not supported"),
+        (Box[Path], "Type 'pathlib.Path' is not supported"),
+        (complex, "Type 'complex' is not supported"),
+        (Parcel, "Type 'complex' is not supported"),
+        (Rule, "Type 're.Pattern' is not supported"),
+        (Plain, r"Type 'tests.jobs.test_payload.Plain' is not supported"),
+        (Order, r"Type 'tests.jobs.test_payload.Order' is not supported"),
+        (object, "Type 'object' is not supported"),
+        (pydantic.HttpUrl, "Type 'pydantic.networks.HttpUrl' is not supported"),
+        (Iterable[int], "Type 'collections.abc.Iterable' is not supported"),
+        (Callable[[], None], "Type 'collections.abc.Callable' is not supported"),
+        (deque[int], "Type 'collections.deque' is not supported"),
+        (msgspec.msgpack.Ext, "Type 'msgspec.msgpack.Ext' is not supported"),
+        (dict[tuple[int, int], int], "Keys of a dict must be texts"),
+        (dict[bool, int], "Keys of a dict must be texts"),
+        (Identity, "Type 'tests.jobs.test_payload.Identity' has no __eq__"),
+        (dict[tuple[int, int], int] | list[set[object]] | list[int], "Type unions may not contain more than one"),
+    ],
+)
+def test_a_type_that_cannot_be_sent_is_refused_where_it_is_declared(kind: Any, told: str) -> None:
+    with pytest.raises(InvalidInput, match=f"The field 'x' of the job 'n' cannot be sent as JSON: .*{told}") as caught:
+        Payload("n", [Field("x", kind)])
+    assert caught.value.hint
+
+
+def test_a_field_that_cannot_be_sent_is_refused_for_classes_and_functions() -> None:
+    with pytest.raises(InvalidInput, match=r"field 'file' of the job 'payload\.read'"):
+
+        class Read(Job, name="payload.read"):
+            file: Path = Path()
+
+            def handle(self) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"field 'file' of the job 'payload\.read'"):
+
+        @job("payload.read", registry=Registry())
+        def read(file: Path = Path()) -> None: ...
 
 
 def test_a_payload_leaves_out_what_has_a_default() -> None:

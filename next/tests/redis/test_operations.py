@@ -90,8 +90,8 @@ def test_a_queue_is_listed_when_the_answer_to_its_first_schedule_was_lost(client
 @pytest.mark.parametrize(
     ("specs", "sentence"),
     [
-        ([{"name": "n"}], r"specs[0] is a value of type dict. Use JobSpec(name='order.close', …)."),
-        ([JobSpec(name="n", delay="1h"), "order.close"], "specs[1] is 'order.close'. Use JobSpec(name="),
+        ([{"name": "n"}], r"specs[0] is a value of type dict. Use JobSpec('order.close', …)."),
+        ([JobSpec(name="n", delay="1h"), "order.close"], "specs[1] is 'order.close'. Use JobSpec("),
     ],
 )
 def test_what_is_no_spec_is_refused_before_anything_is_sent(client: Any, specs: Any, sentence: str) -> None:
@@ -106,4 +106,6 @@ def test_a_spec_that_breaks_a_rule_is_named_by_its_position(client: Any) -> None
     with pytest.raises(InvalidInput, match=r"^specs\[1\]: delay 'soon' is not a duration\. Write 500ms") as refused:
         client.schedule_many([JobSpec(name="n"), JobSpec(name="n", delay="soon")])
     assert refused.value.field == "delay"
+    with pytest.raises(InvalidInput, match=r"^delay 'soon' is not a duration\."):
+        client.schedule_many([JobSpec("n", delay="soon")])
     assert client.queues() == []

@@ -143,3 +143,13 @@ def test_a_failed_hook_that_ends_the_program_changes_nothing(runs: Runs, hook: s
         assert isinstance(settlement, Failed)
         assert b"the error of the handler" in settlement.failure
     assert isinstance(runs.settle("returns"), Acked)
+
+
+def test_the_failure_is_logged_once_before_the_hook_is_called(
+    runs: Runs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[str] = []
+    monkeypatch.setattr(Hooked, "failed", lambda *_: known.extend(caplog.messages))
+    runs.settle("exits")
+    assert known == ["job job-1 (exits, queue q) failed at attempt 1: ValueError: the error of the handler"]
+    assert caplog.messages == known

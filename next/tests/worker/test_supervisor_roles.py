@@ -332,6 +332,17 @@ def test_a_job_that_fails_because_its_processes_vanished_is_told(
     assert caplog.messages[-1] == "job job-1 (queue q) failed: its workers vanished too often"
 
 
+@pytest.mark.parametrize(("running", "said"), [(2, "2 (job-1, job-2)"), (12, "12 (job-1, {}, job-10, …)")])
+def test_the_jobs_that_may_have_killed_their_process_are_named(
+    child: ChildUnderTest, caplog: pytest.LogCaptureFixture, running: int, said: str
+) -> None:
+    held = child.hold(*[SlotState.RUNNING] * running)
+    child.die()
+    recover(child, held)
+    between = ", ".join(f"job-{number}" for number in range(2, 10))
+    assert f"counts a recovery for {said.format(between)}, and settles 0" in caplog.messages[-1]
+
+
 def test_of_several_late_jobs_each_costs_a_recovery(child: ChildUnderTest) -> None:
     held = child.hold(SlotState.RUNNING, SlotState.RUNNING)
     child.die(Ending.TIMEOUT, *held)

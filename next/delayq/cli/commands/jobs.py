@@ -189,6 +189,8 @@ def cancel(
             check_queue_known(client, queue)
     is_asked = answer == "running" and running
     _print_answer(id, where, answer, is_refused=not is_asked, hints=CANCEL_HINTS, as_json=json)
+    if is_asked and not session.quiet:
+        print_note("The job is running, and was asked to stop.")
 
 
 def run_now(

@@ -19,12 +19,17 @@ from delayq.core.job_search import JobSearch, SearchedState
 from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, UnknownJobShape, WhyShape
 from delayq.core.json_shapes.members import members_of
 from delayq.core.json_shapes.queues import UpcomingShape
+from delayq.core.outcome import SUSPECT
 from delayq.core.times import format_duration, format_instant, rough_duration
-from delayq.core.views import Control, JobInfo, WorkerInfo
+from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 from delayq.diagnostics.explain_job import Facts, explain_job
+
+MOST_LOOKUPS: Final = 100
+"""Maximum number of running jobs that `why` reads to find suspects."""
 
 _DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
 _SAYS_NOTHING: Final = {"encrypted": False, "recoveries": 0}
+_TIMES: Final = {"failed": "FAILED", "completed": "KEPT UNTIL"}
 _LABELS: Final = {"forget": "kept until", "cancel_asked": "cancel asked"}
 
 
@@ -75,7 +80,7 @@ def list_jobs(
         for job in jobs:
             print_json(JobShape.of(job))
     else:
-        _print_jobs(jobs, with_queue=queues is None or len(queues) > 1)
+        _print_jobs(jobs, time=_TIMES.get(state, "DUE"), with_queue=queues is None or len(queues) > 1)
     if is_more:
         print_note(f"The list has only {several(limit, 'job')}, but more match. Use a higher --limit.")
     if not jobs and not refusals.exit_code and not session.quiet:
@@ -117,7 +122,9 @@ def why(context: typer.Context, id: JobId, queue: Queue = None, json: Json = Fal
         job = find_job(session, client, id, queue, as_json=json)
         (stats,) = client.stats(job.queue)
         control = read_control(client) or Control(stats.now_ms)
-        facts = Facts(job, stats, control, _read_workers(client), session.settings.high_water)
+        workers = _read_workers(client)
+        suspects = _read_suspects(client, workers or (), stats) if job.state == "ready" else []
+        facts = Facts(job, stats, control, workers, session.settings.high_water, suspects)
     reasons = explain_job(facts)
     if json:
         print_json(WhyShape.of(job, [ReasonShape(reason.code, reason.what, reason.next) for reason in reasons]))
@@ -134,6 +141,14 @@ def _read_workers(client: DelayQ) -> list[WorkerInfo] | None:
     except NodeError as error:
         print_note(f"The list of workers cannot be read. {error}")
         return None
+
+
+def _read_suspects(client: DelayQ, workers: Iterable[WorkerInfo], stats: QueueStats) -> list[JobInfo]:
+    """Return the suspects that children of a queue started less than a lease ago, so that these take no other jobs."""
+    running = [one for worker in workers if stats.queue in worker.queues for one in worker.about.get("running", ())]
+    fresh = [one for one in running if one.get("started_ms", 0) > stats.now_ms - stats.lease_ms]
+    jobs = [client.get(one["id"], queue=one["queue"]) for one in fresh[:MOST_LOOKUPS]]
+    return [job for job in jobs if job is not None and job.consumer and job.recoveries >= SUSPECT]
 
 
 def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None, *, as_json: bool) -> JobInfo:
@@ -196,14 +211,15 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _print_jobs(jobs: Iterable[JobInfo], *, with_queue: bool) -> None:
+def _print_jobs(jobs: Iterable[JobInfo], *, time: str, with_queue: bool) -> None:
+    """Print a table of jobs. `time`: the head of the column with their times."""
     rows = []
     for job in jobs:
         shape = JobShape.of(job)
         when = shape.due or shape.failed or shape.forget or ""
         queue = [job.queue] if with_queue else []
         rows.append((job.id, job.name, *queue, when, job.attempts if job.attempts is not None else "?"))
-    print_table(("ID", "NAME", *(["QUEUE"] if with_queue else []), "TIME", "ATTEMPTS"), rows)
+    print_table(("ID", "NAME", *(["QUEUE"] if with_queue else []), time, "ATTEMPTS"), rows)
 
 
 def _tell_nothing(queues: Sequence[str] | None, state: str) -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -231,11 +232,24 @@ def move(
         else:
             print_text(f"{several(moved, 'job')} moved")
         return
+    _exit_at_signals()
+    _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
+    run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
+
+
+def _exit_at_signals() -> None:
+    """End this process with code 0 at TERM, INT and HUP, even while C code blocks the main thread.
+
+    Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
+    name server takes many seconds. So a thread waits for the byte that Python writes as soon as a signal arrives.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if not is_ignored(number):  # as nohup does with HUP
             signal.signal(number, lambda *_: os._exit(0))  # an exception could get lost in a destructor
-    _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
-    run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
+    threading.Thread(target=lambda: os.read(reader, 1) and os._exit(0), daemon=True).start()
 
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str, form: LogFormat) -> None:

@@ -307,7 +307,7 @@ def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
     for position, spec in enumerate(given):
         if spec.__class__ is not JobSpec and not isinstance(spec, JobSpec):
             raise InvalidInput(
-                f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec(name='order.close', …).", field="specs"
+                f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec('order.close', …).", field="specs"
             )
     return given
 
@@ -318,6 +318,8 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
         try:
             jobs.append(prepare(spec, options, now_ms))
         except InvalidInput as error:
+            if len(specs) == 1:
+                raise
             raise InvalidInput(f"specs[{position}]: {error.message}", hint=error.hint, field=error.field) from None
     return jobs
 
