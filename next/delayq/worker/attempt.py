@@ -7,7 +7,6 @@ settlement is the value that reports the outcome to the backend. `core/outcome.p
 
 import asyncio
 import inspect
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
@@ -25,19 +24,15 @@ from delayq.core.chain import Chain
 from delayq.core.control_flow import JobTimedOut, Snooze
 from delayq.core.envelope import SURELY_SHORT, Envelope
 from delayq.core.errors import BackendError, UnknownJob, UnreadableEnvelope
-from delayq.core.failure import application_frames, message_of
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
 from delayq.core.shards import queue_of
-from delayq.core.times import format_duration, format_instant
 from delayq.core.unique import to_free_at_start
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry
+from delayq.worker.attempt_log import log_end, log_failure, log_retry, logger
 from delayq.worker.shared_memory import Part
-
-logger: Final = logging.getLogger("delayq.worker")
-
 
 _STANDARD: Final = Policy()
 
@@ -201,7 +196,7 @@ class Attempts:
         """
         if not isinstance(outcome, GiveUp) or not attempt.handler.has_failed_hook:
             return None
-        _log_failure(attempt.delivery, attempt.envelope, outcome)
+        log_failure(attempt.delivery, attempt.envelope, outcome)
         attempt.is_logged = True
         return call_failed_hook(
             attempt.handler, attempt.job, outcome.error, attempt.job_context, job_id=attempt.delivery.id
@@ -228,33 +223,7 @@ class Attempts:
 
     def log_end(self, attempt: Attempt, decided: Outcome | None, settlement: Settlement, seconds: float) -> None:
         """Log one line about an attempt that took `seconds`. `decided`: its outcome; None = deciding it failed."""
-        outcome, text = _outcome_of(settlement)
-        if isinstance(decided, RunAgain) and decided.reason:
-            text = f"{text}: {decided.reason}"
-        if isinstance(decided, Done) and decided.discarded:
-            outcome, text = "discarded", f"discarded: {decided.discarded}"
-        runtime_ms = round(seconds * 1000)
-        started_ms = self._now_ms() - runtime_ms
-        started = format_instant(started_ms)
-        members = log_members(attempt.delivery, attempt.envelope)
-        logger.disabled = False
-        logger.info(
-            "job %s (%s, queue %s): attempt %d started at %s, took %s, %s",
-            attempt.delivery.id,
-            attempt.envelope.name,
-            members["queue"],
-            members["attempt"],
-            started,
-            format_duration(runtime_ms),
-            text,
-            extra={
-                **members,
-                "outcome": outcome,
-                "started_ms": started_ms,
-                "started": started,
-                "runtime_ms": runtime_ms,
-            },
-        )
+        log_end(attempt.delivery, attempt.envelope, decided, settlement, seconds, now_ms=self._now_ms())
 
     def end_of_killed(self, delivery: Delivery, error: BaseException, part: Part = Part.HANDLER) -> Settlement:
         """Return the settlement of an attempt whose process was killed. `error`: the reason, such as JobTimedOut.
@@ -329,13 +298,13 @@ class Attempts:
         if isinstance(outcome, RunAgain):
             return self._released(delivery, envelope, outcome, failure)
         if not is_logged:
-            _log_failure(delivery, envelope, outcome)
+            log_failure(delivery, envelope, outcome)
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
 
     def _released(self, delivery: Delivery, envelope: Envelope, outcome: RunAgain, failure: bytes) -> Released:
         if outcome.error is not None:
-            _log(logging.WARNING, delivery, envelope, outcome.error, f"is tried again in {outcome.delay_ms} ms")
+            log_retry(delivery, envelope, outcome.error, outcome.delay_ms)
         recounted = envelopes.recount(
             delivery.envelope,
             attempts=outcome.attempts,
@@ -353,16 +322,6 @@ def _with_chain(settlement: Settlement, envelope: bytes, chain: Chain) -> Settle
     return msgspec.structs.replace(settlement, envelope=rewritten, is_followed=True)
 
 
-def log_members(delivery: Delivery, envelope: Envelope) -> dict[str, Any]:
-    """Return the members that log records about an attempt have."""
-    return {
-        "job_id": delivery.id,
-        "job": envelope.name,
-        "queue": queue_of(delivery.queue),
-        "attempt": envelope.attempts + 1,
-    }
-
-
 def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
     """Return a name for the code of a part that runs after a handler, or '' if the job has no such code."""
     if part is Part.HOOK and handler.has_failed_hook:
@@ -371,38 +330,3 @@ def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
         function = getattr(policy.backoff, "function", policy.backoff)
         return f"backoff function {getattr(function, '__qualname__', type(function).__qualname__)} of the job"
     return ""
-
-
-def _outcome_of(settlement: Settlement) -> tuple[str, str]:
-    """Return the outcome of an attempt, as a word and as a text with more details."""
-    match settlement:
-        case Acked():
-            return "done", "done"
-        case Stopped():
-            return "stopped", "stopped"
-        case Released():
-            return "released", f"released, runs again in {format_duration(settlement.delay_ms)}"
-        case _:
-            return "failed", "failed"
-
-
-def _log_failure(delivery: Delivery, envelope: Envelope, outcome: GiveUp) -> None:
-    _log(logging.ERROR, delivery, envelope, outcome.error, f"failed at attempt {outcome.attempts}")
-
-
-def _log(level: int, delivery: Delivery, envelope: Envelope, error: BaseException, what: str) -> None:
-    """Log a retry (WARNING) or a failure (ERROR), with the frames of the application from the traceback."""
-    frames = application_frames(error)
-    logger.disabled = False  # a handler may have called dictConfig, which disables loggers that it does not name
-    logger.log(
-        level,
-        "job %s (%s, queue %s) %s: %s: %s",
-        delivery.id,
-        envelope.name,
-        queue_of(delivery.queue),
-        what,
-        type(error).__name__,
-        message_of(error)[:1000],
-        exc_info=None if frames is None else (type(error), error, frames),
-        extra=log_members(delivery, envelope),
-    )

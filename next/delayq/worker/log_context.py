@@ -8,7 +8,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from delayq.worker.attempt import current_attempt, log_members
+from delayq.worker.attempt import current_attempt
+from delayq.worker.attempt_log import log_members
 
 
 class JobFilter(logging.Filter):
