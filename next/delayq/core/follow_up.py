@@ -11,7 +11,7 @@ from delayq.core.envelope import ABSENT
 from delayq.core.job_spec import NewJob
 
 NoteWord = Literal["done", "failed", "skipped", "next"]
-"""What a batch has to know about a member. `next`: a link of the member is done, and another link follows."""
+"""An event of a member, for its batch. `next`: a link of the member is done, and another link follows."""
 
 Duty = Literal["before", "catch", "cancel", "then", "finally"]
 """An event of a batch, after which something has to be done once."""
@@ -42,10 +42,10 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowUps(msgspec.Struct, frozen=True, gc=False):
-    """What follows an ended job.
+    """The consequences of the end of a job.
 
     `note`: the row for its batch; None = no batch, or a callback of one. `jobs`: the jobs to send. `batch`: the next
-    link of the chain, if it is a batch. `failed`: the headers that tell a `catch` job about the failure.
+    link of the chain, if it is a batch. `failed`: the headers for `catch` jobs, which describe the failure.
     """
 
     note: Note | None = None
@@ -58,10 +58,10 @@ _decode: Final = msgspec.json.Decoder(EndedJob).decode
 
 
 def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_ms: int) -> FollowUps:
-    """Return what follows the job with this envelope.
+    """Return the consequences of the end of a job.
 
-    `ended`: "done", "failed" or "cancelled". `failure`: JSON, or b''. `queue`: the queue of the job. `now_ms`: the time
-    of the end. Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link.
+    `ended`: "done", "failed" or "cancelled". `envelope`: the envelope of the job. `failure`: JSON, or b''. `queue`: the
+    queue of the job. `now_ms`: the time of the end. Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link.
     """
     job = _decode(envelope)
     chain = read_chain(job.chain)
@@ -137,7 +137,7 @@ def jobs_of_duty(
 
 
 def failure_headers(job_id: str, queue: str, failure: bytes) -> dict[str, str]:
-    """Return the headers that tell a `catch` job about the failure of another job."""
+    """Return the headers for `catch` jobs, which describe the failure of another job."""
     described = failures.decode(failure)
     return {
         "delayq-failed-id": job_id,

@@ -140,7 +140,7 @@ class RunningBatch:
         self._added = 0
 
     def info(self) -> BatchInfo:
-        """Read the counts of the batch. Raises BatchNotFound if it is no longer kept."""
+        """Read the counts of the batch. Raises BatchNotFound if the batch was deleted."""
         return current_manager().connection().client.batches.require(self.id)
 
     async def ainfo(self) -> BatchInfo:
@@ -226,7 +226,7 @@ def _without_key(member: Chain) -> Chain:
     if b'"unique":' in bytes(first) and (members := msgspec.json.decode(first)).get("unique"):
         raise InvalidInput(
             f"The member {members['name']!r} of the batch has a unique key.",
-            hint="Leave out the key, or dispatch the job by itself.",
+            hint="Leave out the key, or dispatch this job without the batch.",
             field="unique",
         )
     return member

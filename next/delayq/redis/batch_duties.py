@@ -1,7 +1,7 @@
 """The part of batches in the relay: notes the ends of members, and fulfills the duties that result from them.
 
-A duty is an event of a batch after which something has to be done once, such as sending its `then` jobs. The batch
-repeats a duty in each answer until it is told that the duty is fulfilled.
+A duty is an event of a batch that requires an action, such as sending the `then` jobs. Each action is done once. The
+script repeats a duty in each answer until the relay reports that it is fulfilled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,8 @@ from delayq.redis.shard_counts import ShardCounts
 MEMBERS_PER_CALL: Final = 250
 
 LISTED_MS: Final = 30 * 86_400_000
-"""A batch leaves the list of batches this long, and the time for which failed jobs are kept, after its creation."""
+"""A batch leaves the list of batches after this time plus the time for which failed jobs are kept. Both count from its
+creation."""
 
 NO_FAILURE: Final[Mapping[str, str]] = {}
 
@@ -49,7 +50,7 @@ class BatchDuties:
             if isinstance(outcome, BackendError):
                 for step in of_batch:
                     step.error = outcome
-            elif outcome.state != "unknown":  # else the batch is no longer kept
+            elif outcome.state != "unknown":  # else the batch was deleted
                 _stop_chains(of_batch, outcome)
                 failed = next((step.follows.failed for step in of_batch if step.follows.failed), NO_FAILURE)
                 await self.fulfill(of_batch[0], batch_id, outcome, failed)

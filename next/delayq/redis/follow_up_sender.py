@@ -41,8 +41,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 class Step(msgspec.Struct):
     """The work for one record of the outbox.
 
-    `now_ms`: the time of the end, from which the delays of the next jobs count. `told`: batches and duties that are
-    fulfilled when all jobs of this step are stored. `again_in`: the step is not complete, because a unique key is taken
+    `now_ms`: the time of the end; the delays of the next jobs count from it. `told`: duties, each with its batch, to
+    report as fulfilled when all jobs of this step are stored. `again_in`: the step is not complete, because a unique key is taken
     or a batch has more members to cancel; try the record again after this many seconds; None = it is complete. `error`:
     an error, after which the record is tried again too.
     """

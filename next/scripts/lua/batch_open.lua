@@ -1,4 +1,4 @@
--- batch_open: Create a batch, or add members to a batch. A member is an id that stands for one job or one chain. The
+-- batch_open: Create a batch, or add members to a batch. A member is one job or one chain, and has an id. The
 -- script only stores the members. The caller then sends their jobs.
 --
 -- MOVES  nothing

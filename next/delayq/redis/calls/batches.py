@@ -18,7 +18,7 @@ Word = Literal["done", "failed", "skipped", "next", "told"]
 """The word of a row of `note_batch`; see batch_note.lua."""
 
 Row = tuple[str, Word, str]
-"""A member id (or a duty, with "told"), what happened, and the job that failed; see `note_batch`."""
+"""A member id, a word, and the job that failed. With the word "told", a duty instead of the member id."""
 
 Duty = Literal["before", "catch", "cancel", "then", "finally"]
 """A task of the caller: "cancel" means to cancel the jobs of pending members. Every other duty means to send the

@@ -38,7 +38,7 @@ class BatchOperations:
         self._sender = FollowUpSender(session.executor, session.keys, session.options, session.shards)
 
     async def get(self, id: str) -> BatchInfo | None:
-        """Return the counts of a batch, or None if the id is unknown or the batch is no longer kept."""
+        """Return the counts of a batch, or None if the id is unknown or the batch was deleted."""
         values = await self._session.executor.run_all(calls.read_batch(self._session.keys, id, with_plan=True))
         return _info(id, [value_of(value) for value in values])
 
@@ -129,7 +129,7 @@ class BatchOperations:
         return await self.require(id)
 
     async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
-        """Store the members of a batch. Return the ids of those that have not ended; none if it was cancelled.
+        """Store the members of a batch. Return the ids of the pending members; none if it was cancelled.
 
         `stored`: the plan as JSON; b'' = add members to a batch that exists.
         """
