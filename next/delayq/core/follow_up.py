@@ -61,7 +61,9 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
     """Return the consequences of the end of a job.
 
     `ended`: "done", "failed" or "cancelled". `envelope`: the envelope of the job. `failure`: JSON, or b''. `queue`: the
-    queue of the job. `now_ms`: the time of the end. Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link.
+    queue of the job. `now_ms`: the time of the end.
+
+    Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link that cannot be read.
     """
     job = _decode(envelope)
     chain = read_chain(job.chain)

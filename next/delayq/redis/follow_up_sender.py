@@ -42,9 +42,9 @@ class Step(msgspec.Struct):
     """The work for one record of the outbox.
 
     `now_ms`: the time of the end; the delays of the next jobs count from it. `told`: duties, each with its batch, to
-    report as fulfilled when all jobs of this step are stored. `again_in`: the step is not complete, because a unique key is taken
-    or a batch has more members to cancel; try the record again after this many seconds; None = it is complete. `error`:
-    an error, after which the record is tried again too.
+    report as fulfilled when all jobs of this step are stored. `again_in`: seconds until the next try of a step that is
+    not complete, because a unique key is taken or a batch has more members to cancel; None = the step is complete.
+    `error`: an error, after which the record is tried again too.
     """
 
     entry: str
