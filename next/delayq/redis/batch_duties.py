@@ -88,6 +88,11 @@ class BatchDuties:
         step.add(member_jobs(plan, now_ms=step.now_ms), f"{plan.id}.member")
         step.told.append((plan.id, "before"))
 
+    async def cancel_waiting(self, batch_id: str) -> None:
+        """Cancel all members of a batch that wait in their queues."""
+        while not await self._cancel.some(batch_id):
+            pass
+
     async def enlist(self, batch_id: str, created_ms: int) -> None:
         """Add a batch to the list of batches."""
         oldest_ms = created_ms - self._options.keep_failed_ms - LISTED_MS

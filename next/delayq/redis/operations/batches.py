@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from delayq.core.batch_info import BatchInfo
-from delayq.core.chain import BatchPlan, Chain, encode, places_of_members, read_plan, without_members
+from delayq.core.chain import BatchPlan, Chain, encode, id_of, places_of_members, read_plan, without_members
 from delayq.core.display import shown
 from delayq.core.errors import BatchNotFound, Conflict, JobNotFailed, JobNotFound
 from delayq.core.follow_up import FollowUps, member_jobs
@@ -125,7 +125,7 @@ class BatchOperations:
         plan = BatchPlan(id, members=members)
         pending = await self._open(plan, b"") if members else ()
         if pending:
-            await self._send_members(plan, pending, f"{id}.{min(pending)}")
+            await self._send_members(plan, pending, f"{id}.{id_of(members[0].links[0])}")
         return await self.require(id)
 
     async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
@@ -180,8 +180,7 @@ class BatchOperations:
                 once_ms=TOKEN_MS,
                 shards=count,
             )
-            if await session.executor.run(calls.is_cancelled(session.keys, plan.id)):
-                await self._catch_up(plan.id)
+            if await self._has_stopped(plan.id):
                 return
             try:
                 if left:
@@ -191,6 +190,14 @@ class BatchOperations:
                 trips = list(in_trips(enumerate(jobs), session.shards))
                 continue
             trips.pop(0)
+        await self._has_stopped(plan.id)
+
+    async def _has_stopped(self, batch_id: str) -> bool:
+        """Return True if a batch was cancelled. Cancel the members that this call has sent in the meantime."""
+        if not await self._session.executor.run(calls.is_cancelled(self._session.keys, batch_id)):
+            return False
+        await self._duties.cancel_waiting(batch_id)
+        return True
 
     async def _catch_up(self, batch_id: str) -> None:
         """Fulfill the duties of a batch that are due now."""
