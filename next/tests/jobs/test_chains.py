@@ -31,13 +31,13 @@ from delayq.redis.relay import OutboxRelay
 LATER = "1h"
 
 
-class Step(Job, name="step", queue="steps", delay=LATER):
+class Step(Job, name="chains.step", queue="steps", delay=LATER):
     text: str = ""
 
     def handle(self) -> None: ...
 
 
-class Shy(Job, name="shy", delay=LATER):
+class Shy(Job, name="chains.shy", delay=LATER):
     def handle(self) -> None: ...
 
     def prepare_for_dispatch(self) -> bool:
@@ -139,7 +139,7 @@ def test_a_job_that_refuses_the_dispatch_stops_its_chain_and_leaves_the_batch(se
 
 
 def test_a_chain_whose_first_key_is_taken_is_not_sent(sent: DelayQ) -> None:
-    owner = dispatch("step", {"text": ""}, unique="key")
+    owner = dispatch("chains.step", {"text": ""}, unique="key")
     ref = chain(step(unique="key"), Step()).dispatch()
     assert isinstance(ref, JobRef)
     assert (ref.outcome, ref.id) == ("kept", owner.id)
