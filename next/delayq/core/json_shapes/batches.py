@@ -64,14 +64,14 @@ class BatchShape:
 
 @dataclass(frozen=True, slots=True)
 class FullBatchShape(BatchShape):
-    """Answer of `delayq batch show`. `failed_jobs` lists up to 20 jobs because of which members have failed."""
+    """Answer of `delayq batch show`. `failed_jobs` lists up to 20 failed jobs of the batch."""
 
     failed_jobs: list[JobIdShape]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownBatchShape:
-    """Answer of `delayq batch show` if there is no such batch."""
+    """Answer of `delayq batch show` for an unknown id."""
 
     id: str
     state: Literal["unknown"] = "unknown"
@@ -81,8 +81,10 @@ class UnknownBatchShape:
 class BatchOutcomeShape:
     """Answer of `delayq batch cancel`.
 
-    The outcome `unknown` means that there is no such batch (exit code 3), and `finished` that the batch has finished
-    (exit code 4). `uncertain` means that the reply of Redis was lost (exit code 7).
+    cancelled   the batch is cancelled
+    unknown     the id is unknown; exit code 3
+    finished    the batch had finished before; exit code 4
+    uncertain   the reply of Redis was lost; exit code 7
     """
 
     id: str

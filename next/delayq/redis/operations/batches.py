@@ -166,7 +166,7 @@ class BatchOperations:
         return await self.require(id)
 
     async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
-        """Store the members of a batch. Return the ids of those that have not ended; none if it was cancelled.
+        """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled.
 
         `stored`: the plan as JSON; b'' = add members to a batch that exists.
         """
