@@ -25,7 +25,7 @@ def unsure_change(
         yield
     except NotConfirmed as error:
         tell(error.done[0])
-        _set_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
+        set_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
         raise
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
@@ -33,10 +33,11 @@ def unsure_change(
             print_json(OutcomeShape(known_id, queue, UNCERTAIN) if known_id else QueueOutcomeShape(queue, UNCERTAIN))
         else:
             print_text(f"{known_id or queue}  {UNCERTAIN}")
-        _set_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
+        set_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
         raise
 
 
-def _set_hint(error: BackendError, hint: str) -> None:
+def set_hint(error: BackendError, hint: str) -> None:
+    """Replace the hint of an error."""
     error.hint = hint
     error.args = (f"{error.message} {hint}",)

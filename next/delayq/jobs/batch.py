@@ -73,9 +73,11 @@ class PendingBatch(AsLink):
     def dispatch(self) -> BatchInfo:
         """Send the batch, and return its counts.
 
-        Members and callbacks whose `prepare_for_dispatch` returns False are left out. Raises InvalidInput and
-        ConfigError before anything is sent, Conflict if another batch has the id, and the errors of DelayQ.schedule.
-        After such an error, a dispatch under the same id sends the members that are missing.
+        Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
+        finished or was cancelled, nothing is sent.
+
+        Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After such an
+        error, a dispatch under the same id sends the members that are missing.
         """
         connection, plan = self._plan(current_manager())
         return connection.client.batches.send(plan)

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from pydantic import TypeAdapter
 
+from delayq.core.batch_info import BatchInfo
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import FailedGroup
-from delayq.core.json_shapes import answers, jobs, queues, setup, workers
+from delayq.core.json_shapes import answers, batches, jobs, queues, setup, workers
 from delayq.core.json_shapes.answers import (
     DeletedShape,
     JobIdShape,
@@ -19,6 +20,7 @@ from delayq.core.json_shapes.answers import (
     QueueOutcomeShape,
     ScheduledJobShape,
 )
+from delayq.core.json_shapes.batches import BatchOutcomeShape, BatchRetryShape, BatchShape, UnknownBatchShape
 from delayq.core.json_shapes.jobs import (
     FailedGroupShape,
     FailedJobShape,
@@ -161,6 +163,28 @@ def test_a_worker_of_this_release_has_a_shape_and_any_other_keeps_its_members() 
         assert printed(shape) == printed({"name": "w", "queues": ["orders"], **other})
 
 
+BATCH = BatchInfo(
+    id="import",
+    name="monthly",
+    total=4,
+    pending=1,
+    succeeded=2,
+    failed=1,
+    skipped=0,
+    allows_failures=True,
+    created_ms=CREATED,
+)
+
+
+def test_a_batch_has_its_counts_and_its_failed_jobs() -> None:
+    assert printed(BatchShape.of(BATCH).with_failed([("orders", "import.2")])) == (
+        '{"id":"import","name":"monthly","state":"running","total":4,"pending":1,"succeeded":2,"failed":1,"skipped":0,'
+        '"per_cent":75,"allows_failures":true,"created_ms":1795790900508,"created":"2026-11-27T14:48:20.508Z",'
+        '"cancelled_ms":null,"cancelled":null,"finished_ms":null,"finished":null,'
+        '"failed_jobs":[{"id":"import.2","queue":"orders"}]}'
+    )
+
+
 STATS = [QueueStats(queue="a"), QueueStats(queue="b", error="no"), QueueStats(queue="c")]
 EXAMPLES: list[Any] = [
     JobIdShape("order-42", "orders"),
@@ -171,6 +195,11 @@ EXAMPLES: list[Any] = [
     OutcomeShape("order-42", "orders", "done"),
     QueueOutcomeShape("orders", "removed"),
     DeletedShape("orders", 12),
+    BatchShape.of(BATCH),
+    BatchShape.of(BATCH).with_failed([("orders", "import.2")]),
+    UnknownBatchShape("import"),
+    BatchOutcomeShape("import", "cancelled"),
+    BatchRetryShape("import", 1),
     JobShape.of(job()),
     FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
     FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),
@@ -207,7 +236,7 @@ EXAMPLES: list[Any] = [
 def test_there_is_an_example_of_each_shape() -> None:
     found = {
         shape
-        for module in (answers, jobs, queues, setup, workers)
+        for module in (answers, batches, jobs, queues, setup, workers)
         for shape in vars(module).values()
         if isinstance(shape, type) and is_dataclass(shape)
     }

@@ -21,6 +21,8 @@ PAGES = (
     "jobs",
     "schedule",
     "unique",
+    "chains",
+    "batches",
     "cancel",
     "retries",
     "operations",

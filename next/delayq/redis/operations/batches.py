@@ -2,15 +2,23 @@
 
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, encode, id_of, places_of_members, read_plan, without_members
 from delayq.core.display import shown
-from delayq.core.errors import BatchNotFound, Conflict, JobNotFailed, JobNotFound
+from delayq.core.errors import (
+    BatchNotFound,
+    CallRefused,
+    Conflict,
+    DelayqError,
+    JobNotFailed,
+    JobNotFound,
+    NotConfirmed,
+)
 from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
+from delayq.core.names import check_batch_id
 from delayq.redis.batch_cancel import note_members
 from delayq.redis.batch_duties import MEMBERS_PER_CALL, BatchDuties
 from delayq.redis.calls import batches as calls
@@ -20,6 +28,7 @@ from delayq.redis.calls.batches import Noted
 from delayq.redis.calls.call import Call, value_of
 from delayq.redis.calls.jobs import ShardsChanged
 from delayq.redis.follow_up_sender import TOKEN_MS, FollowUpSender, Step
+from delayq.redis.operations.base import Told
 from delayq.redis.operations.jobs import JobOperations
 from delayq.redis.session import Session
 from delayq.redis.shard_counts import PATIENCE
@@ -38,12 +47,16 @@ class BatchOperations:
         self._sender = FollowUpSender(session.executor, session.keys, session.options, session.shards)
 
     async def get(self, id: str) -> BatchInfo | None:
-        """Return the counts of a batch, or None if the id is unknown or the batch was deleted."""
+        """Return the counts of a batch, or None if the id is unknown or the batch was deleted.
+
+        Raises InvalidInput.
+        """
+        check_batch_id(id)
         values = await self._session.executor.run_all(calls.read_batch(self._session.keys, id, with_plan=True))
         return _info(id, [value_of(value) for value in values])
 
     async def require(self, id: str) -> BatchInfo:
-        """Return the counts of a batch. Raises BatchNotFound."""
+        """Return the counts of a batch. Raises BatchNotFound and InvalidInput."""
         info = await self.get(id)
         if info is None:
             raise _not_found(id)
@@ -53,18 +66,22 @@ class BatchOperations:
         """Return the counts of the newest batches, newest first. `limit`: 1 to 1,000 batches. Raises InvalidInput."""
         check_whole_number("limit", limit, least=1, most=MAX_LISTED)
         keys, executor = self._session.keys, self._session.executor
-        ids = await executor.run(calls.newest_batches(keys, limit))
-        reads = [call for batch_id in ids for call in calls.read_batch(keys, batch_id, with_plan=True)]
-        values = [value_of(value) for value in await executor.run_all(reads)] if reads else []
-        size = len(reads) // len(ids) if ids else 0
-        infos = [_info(batch_id, values[n * size : (n + 1) * size]) for n, batch_id in enumerate(ids)]
-        gone = [batch_id for batch_id, info in zip(ids, infos, strict=True) if info is None]
-        if gone:
+        while True:
+            ids = await executor.run(calls.newest_batches(keys, limit))
+            reads = [call for batch_id in ids for call in calls.read_batch(keys, batch_id, with_plan=True)]
+            values = [value_of(value) for value in await executor.run_all(reads)] if reads else []
+            size = len(reads) // len(ids) if ids else 0
+            infos = [_info(batch_id, values[n * size : (n + 1) * size]) for n, batch_id in enumerate(ids)]
+            gone = [batch_id for batch_id, info in zip(ids, infos, strict=True) if info is None]
+            if not gone:
+                return [info for info in infos if info is not None]
             await executor.run(calls.unlist_batches(keys, gone))
-        return [info for info in infos if info is not None]
 
-    async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of the jobs of a batch that have failed, in no order. Raises BatchNotFound."""
+    async def failed(self, id: str, limit: int = 100) -> list[tuple[str, str]]:
+        """Return queue and id of the failed jobs of a batch, in no order. `limit`: the maximum number of jobs.
+
+        A job that failed and was deleted later is in the list too. Raises BatchNotFound and InvalidInput.
+        """
         await self.require(id)
         jobs: list[tuple[str, str]] = []
         cursor = calls.FROM_START
@@ -80,34 +97,54 @@ class BatchOperations:
     async def cancel(self, id: str) -> BatchInfo:
         """Cancel a batch: its waiting members are cancelled, and running members may finish.
 
-        Raises BatchNotFound, and Conflict if the batch has finished.
+        Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished.
         """
+        info = await self.require(id)
+        if info.finished_ms is not None:
+            raise _finished(id)
         noted = await self._note(id, cancel=True)
         if noted.state == "unknown":
             raise _not_found(id)
-        if noted.state == "finished":
-            raise Conflict(f"The batch {id!r} has finished.", hint="Only a running batch can be cancelled.", field="id")
+        if noted.cancelled_ms is None:  # it has finished since it was read
+            raise _finished(id)
         await self._catch_up(id)
         return await self.require(id)
 
-    async def retry(self, id: str) -> int:
+    async def retry(self, id: str, *, progress: Told | None = None) -> int:
         """Retry the failed members of a batch, and return their number.
 
-        Failed members that were retried or deleted before do not count. Raises BatchNotFound.
+        Failed members that were retried or deleted before do not count. `progress` is called after each retry, with
+        the number of retried members.
+
+        Raises BatchNotFound and InvalidInput. If a member cannot be retried, for example because its payload is lost,
+        the first such error is raised after all other members were retried.
         """
         await self.require(id)
         retried = 0
+        errors: list[DelayqError] = []
         cursor = calls.FROM_START
         while True:
             cursor, broken = await self._session.executor.run(
                 calls.scan_members(self._session.keys, id, "broken", cursor)
             )
             for queue, job_id in map(_queue_and_id, broken.values()):
-                with suppress(JobNotFound, JobNotFailed):
+                try:
                     await self._jobs.retry(job_id, queue=queue)
-                    retried += 1
+                except (JobNotFound, JobNotFailed):
+                    continue
+                except (Conflict, CallRefused) as error:
+                    errors.append(error)
+                    continue
+                except NotConfirmed as error:  # the job was retried
+                    errors.append(error)
+                retried += 1
+                if progress is not None:
+                    progress(retried)
             if cursor == calls.FROM_START:
-                return retried
+                break
+        if errors:
+            raise errors[0]
+        return retried
 
     async def send(self, plan: BatchPlan) -> BatchInfo:
         """Store a batch and send its members; see PendingBatch.dispatch. A batch that exists gets its missing jobs."""
@@ -129,7 +166,7 @@ class BatchOperations:
         return await self.require(id)
 
     async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
-        """Store the members of a batch. Return the ids of the pending members; none if it was cancelled.
+        """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled.
 
         `stored`: the plan as JSON; b'' = add members to a batch that exists.
         """
@@ -238,6 +275,10 @@ def _info(batch_id: str, values: Sequence[Any]) -> BatchInfo | None:
 def _queue_and_id(job: str) -> tuple[str, str]:
     queue, _, job_id = job.partition(" ")
     return queue, job_id
+
+
+def _finished(batch_id: str) -> Conflict:
+    return Conflict(f"The batch {batch_id!r} has finished.", hint="Only a running batch can be cancelled.", field="id")
 
 
 def _not_found(batch_id: str) -> BatchNotFound:

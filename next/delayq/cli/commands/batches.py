@@ -1,0 +1,173 @@
+"""The group `batch`: list, show, cancel, retry."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from delayq.cli.families import PLAIN
+from delayq.cli.options import Json, Yes
+from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
+from delayq.cli.session import session_of
+from delayq.cli.unconfirmed import UNCERTAIN, set_hint
+from delayq.core.batch_info import BatchInfo
+from delayq.core.display import several
+from delayq.core.errors import BatchNotFound, Conflict, OutcomeUnknown
+from delayq.core.json_shapes.batches import (
+    BatchOutcomeShape,
+    BatchRetryShape,
+    BatchShape,
+    UnknownBatchShape,
+)
+from delayq.core.json_shapes.members import members_of
+from delayq.core.times import format_instant
+from delayq.redis.operations.batches import MAX_LISTED
+
+MAX_FAILED: Final = 20
+"""Maximum number of failed jobs that `show` lists."""
+
+BatchId = Annotated[str, typer.Argument(metavar="ID", help="Id of the batch.", show_default=False)]
+
+batch = typer.Typer(help="Batches of jobs: list, show, cancel and retry them.", no_args_is_help=True, **PLAIN)
+
+
+@batch.command("list")
+def list_batches(
+    context: typer.Context,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=MAX_LISTED, help="Maximum number of batches.")
+    ] = 100,
+    json: Json = False,
+) -> None:
+    """List the batches, newest first. With --json, print one line for each batch.
+
+    delayq batch list --limit 20
+    """
+    session = session_of(context)
+    with session.client() as client:
+        found = client.batches.newest(limit)
+    if json:
+        for info in found:
+            print_json(BatchShape.of(info))
+    else:
+        rows = [
+            (
+                info.id,
+                info.name,
+                info.state,
+                info.total,
+                info.pending,
+                info.succeeded,
+                info.failed,
+                info.skipped,
+                format_instant(info.created_ms),
+            )
+            for info in found
+        ]
+        print_table(("ID", "NAME", "STATE", "TOTAL", "PENDING", "SUCCEEDED", "FAILED", "SKIPPED", "CREATED"), rows)
+    if not found and not session.quiet:
+        print_note("No batch is known.")
+
+
+@batch.command("show")
+def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
+    """Show the counts of a batch, and up to 20 of its failed jobs. Exit code 3: the id is unknown.
+
+    delayq batch show import-2026-11
+    """
+    session = session_of(context)
+    with session.client() as client:
+        try:
+            info = client.batches.require(id)
+            failed = client.batches.failed(id, limit=MAX_FAILED) if info.failed else []
+        except BatchNotFound:
+            if json:
+                print_json(UnknownBatchShape(id))
+            raise
+    if json:
+        print_json(BatchShape.of(info).with_failed(failed))
+        return
+    _print_batch(info, failed)
+    if failed and not session.quiet:
+        queue, job_id = failed[0]
+        if info.failed > len(failed):
+            print_note(f"Only {len(failed)} of {info.failed:,} failed jobs are listed.")
+        print_note(
+            f"`delayq failed show {job_id} --queue {queue}` shows the error of a job. "
+            f"`delayq batch retry {id}` retries all failed jobs of the batch."
+        )
+
+
+@batch.command("cancel")
+def cancel(context: typer.Context, id: BatchId, yes: Yes = False, json: Json = False) -> None:
+    """Cancel a batch: its waiting jobs are cancelled, and running jobs may finish.
+
+    delayq batch cancel import-2026-11 --yes
+
+    Exit code 3: the id is unknown; 4: the batch has finished.
+    """
+    session = session_of(context)
+    with session.client() as client:
+        try:
+            info = client.batches.require(id)
+            if info.finished_ms is None:
+                confirm(f"Cancel the {several(info.pending, 'pending member')} of the batch {id}", yes=yes)
+            with session.audited("batch cancel", id) as deed:
+                client.batches.cancel(id)
+                deed.outcome = "cancelled"
+        except BatchNotFound:
+            if json:
+                print_json(BatchOutcomeShape(id, "unknown"))
+            raise
+        except Conflict:
+            if json:
+                print_json(BatchOutcomeShape(id, "finished"))
+            raise
+        except OutcomeUnknown as error:
+            if json:
+                print_json(BatchOutcomeShape(id, "uncertain"))
+            else:
+                print_text(f"{id}  {UNCERTAIN}")
+            set_hint(error, f"Repeat the command, or check with: delayq batch show {id}")
+            raise
+    if json:
+        print_json(BatchOutcomeShape(id, "cancelled"))
+    else:
+        print_text(f"{id}  cancelled")
+
+
+@batch.command("retry")
+def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
+    """Run the failed jobs of a batch again. Their attempts are counted from 0.
+
+    delayq batch retry import-2026-11
+
+    Exit code 3: the id is unknown. If a job cannot be retried, the other failed jobs are retried, and then the command
+    prints the error and exits with its code.
+    """
+    session = session_of(context)
+    retried, progress = 0, Progress("retried")
+
+    def count(number: int) -> None:
+        nonlocal retried
+        retried = number
+        progress.tell(number)
+
+    with session.client() as client, session.audited("batch retry", id) as deed:
+        client.batches.require(id)
+        try:
+            client.batches.retry(id, progress=count)
+        finally:
+            if json:
+                print_json(BatchRetryShape(id, retried))
+            else:
+                print_text(f"{id}  {several(retried, 'job')} retried")
+        deed.outcome = f"{retried} retried"
+
+
+def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]]) -> None:
+    for member, value in members_of(BatchShape.of(info)).items():
+        if not (member.endswith("_ms") or value is None or value is False or value == ""):
+            print_text(f"{member.replace('_', ' '):<15} {'yes' if value is True else value}")
+    for queue, job_id in failed:
+        print_text(f"{'failed job':<15} {job_id} in queue {queue}")
