@@ -45,7 +45,7 @@ def list_batches(
     """
     session = session_of(context)
     with session.client() as client:
-        found = client.batches.newest(limit)
+        found = client.batches.list(limit)
     if json:
         for info in found:
             print_json(BatchShape.of(info))

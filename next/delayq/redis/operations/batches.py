@@ -77,7 +77,7 @@ class BatchOperations:
                 return [info for info in infos if info is not None]
             await executor.run(calls.unlist_batches(keys, gone))
 
-    async def failed(self, id: str, limit: int = 100) -> list[tuple[str, str]]:
+    async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
         """Return queue and id of the failed jobs of a batch, in no order. `limit`: the maximum number of jobs.
 
         A job that failed and was deleted later is in the list too. Raises BatchNotFound and InvalidInput.
