@@ -56,7 +56,7 @@ def lines(run: Run, *words: str) -> list[Any]:
 def test_list_shows_the_newest_batches_first(run: Run, client: DelayQ, server: redis.Redis) -> None:
     for n in range(3):
         send(f"b{n}", name=f"import {n}")
-        server.zadd(KEYS.batches, {f"b{n}": n})
+    server.zadd(KEYS.batches, {f"b{n}": n for n in range(3)})  # they may have been created in the same millisecond
     newest, *others = lines(run, "list")
     assert [info["id"] for info in (newest, *others)] == ["b2", "b1", "b0"]
     assert (newest["name"], newest["state"], newest["total"], newest["pending"]) == ("import 2", "running", 3, 3)
