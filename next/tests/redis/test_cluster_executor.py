@@ -20,13 +20,13 @@ CALL = read("GET", "key", parse=lambda reply: reply)
 
 
 class Cluster:
-    """A cluster of two nodes, of which HANGING does not answer. `owner` has all slots."""
+    """A cluster of two nodes, of which HANGING does not answer. `owner` has the slot of CALL."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.owner = HANGING
         self.asked: list[str] = []
-        address = ClusterAddress("redis+cluster://h1,h2")
+        address = ClusterAddress("redis+cluster://h2,h1")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
             where="a cluster",
@@ -51,7 +51,10 @@ class Node:
         self._cluster = cluster
 
     async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
-        return [(0, SLOTS - 1, self._cluster.owner, 6379)]
+        if self.where == HANGING:
+            self._cluster.now += TRY_TIMEOUT
+            raise BackendUnavailable("hangs")
+        return [(0, 0, "h2", 6379), (1, SLOTS - 1, self._cluster.owner, 6379)]
 
     async def start(self, calls: Sequence[Call[Any]]) -> Started[Any]:
         self._cluster.asked.append(self.where)
@@ -84,3 +87,35 @@ def test_a_call_is_sent_to_a_node_that_took_over_at_the_last_moment() -> None:
     cluster.executor._sleep = sleep
     assert drive(cluster.executor.run(CALL)) == "value"
     assert cluster.asked == [HANGING, HANGING, "h2"]
+
+
+def test_a_call_waits_for_a_node_that_takes_over_until_the_deadline() -> None:
+    cluster = Cluster()
+
+    async def sleep(seconds: float) -> None:
+        cluster.now += seconds
+        if cluster.now >= 104.6:
+            cluster.owner = "h2"
+
+    cluster.executor._sleep = sleep
+    assert drive(cluster.executor.run(CALL)) == "value"
+    assert cluster.asked == [HANGING, HANGING, "h2"]
+
+
+def test_a_command_waits_for_a_node_only_once() -> None:
+    cluster = Cluster()
+    cluster.executor.skip_failed_nodes(30)
+    for _ in range(3):
+        with pytest.raises(NodeUnavailable):
+            drive(cluster.executor.run(CALL))
+    assert cluster.now - 100 <= RETRY_TIMEOUT
+    assert cluster.asked == [HANGING, HANGING]
+    cluster.owner = "h2"
+    cluster.now += 1
+    assert drive(cluster.executor.run(CALL)) == "value"
+    cluster.owner = HANGING
+    cluster.executor._slots.expire()
+    cluster.now += 30
+    with pytest.raises(NodeUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert cluster.asked == [HANGING, HANGING, "h2", HANGING, HANGING]

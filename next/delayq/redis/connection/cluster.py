@@ -78,6 +78,8 @@ class ClusterExecutor(Executor):
         self._sleep = sleep
         self._wake_fds = [] if wake_fd is None else [wake_fd]
         self._clock = clock
+        self._skip = 0.0
+        self._skipped_until: dict[str, float] = {}
 
     @property
     def where(self) -> str:
@@ -113,6 +115,10 @@ class ClusterExecutor(Executor):
             os.read(descriptor, 4096)
         return bool(readable)
 
+    def skip_failed_nodes(self, seconds: float) -> None:
+        """Wait only once for each node; see Executor."""
+        self._skip = seconds
+
     async def close(self) -> None:
         """Close the idle connections."""
         await self._slots.close()
@@ -136,7 +142,9 @@ class ClusterExecutor(Executor):
 
     def _is_resting(self, node: str) -> bool:
         failed_at = self._slots.failed_at(node)
-        return failed_at is not None and self._clock() < failed_at + self._rest
+        if failed_at is None:
+            return False
+        return self._clock() < max(failed_at + self._rest, self._skipped_until.get(node, 0.0))
 
     async def _collect(
         self, calls: Sequence[Call[T]], parts: list[Part], deadline: float, block: float
@@ -165,14 +173,34 @@ class ClusterExecutor(Executor):
                     waiting.debug("%s Trying again …", outcomes[again[0]].message)
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-            if self._clock() + took >= deadline and not await self._has_moved(calls, parts, again):
+            if self._clock() + took >= deadline and not await self._wait_for_move(calls, parts, again, deadline):
                 break
             began = self._clock()
             try:
                 parts = await self._send_again(calls, outcomes, again)
             except BackendUnavailable:
                 break  # no node answers
+        self._skip_nodes({nodes[position] for position, outcome in enumerate(outcomes) if _is_silence(outcome)})
         return [_of_node(outcome, unsure.get(position), nodes[position]) for position, outcome in enumerate(outcomes)]
+
+    def _skip_nodes(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            if self._slots.failed_at(node) is not None:
+                self._skipped_until[node] = self._clock() + self._skip
+
+    async def _wait_for_move(
+        self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int], deadline: float
+    ) -> bool:
+        """Return True if another node has the keys of one of these calls. A caller waits for this until the deadline.
+
+        A loop does not wait, because it repeats its calls in any case, and the jobs of other nodes must not be late.
+        """
+        while not await self._has_moved(calls, parts, positions):
+            if self._rest or self._clock() + LONGEST_PAUSE >= deadline:
+                return False
+            await self._sleep(LONGEST_PAUSE)
+            self._slots.expire()
+        return True
 
     async def _has_moved(self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int]) -> bool:
         """Return True if another node has the keys of one of these calls by now."""
@@ -248,6 +276,11 @@ def _may_help(call: Call[Any], outcome: Any) -> bool:
     if isinstance(outcome, OutcomeUnknown):
         return call.repeatable
     return isinstance(outcome, Redirected | BackendUnavailable)
+
+
+def _is_silence(outcome: Any) -> bool:
+    """Return True if the node of a call did not answer after all tries."""
+    return isinstance(outcome, BackendUnavailable | OutcomeUnknown) and not isinstance(outcome, NodeRests)
 
 
 def _with_text(call: Call[T]) -> Call[T]:
