@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
-from delayq.core.errors import BackendUnavailable, NodeUnavailable
+from delayq.core.errors import BackendUnavailable, LoginRefused, NodeUnavailable
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.cluster import ClusterExecutor
 from delayq.redis.connection.executor import Executor, Started
@@ -26,6 +27,7 @@ class Cluster:
         self.now = 100.0
         self.owner = HANGING
         self.asked: list[str] = []
+        self.refuses_login: set[str] = set()
         address = ClusterAddress("redis+cluster://h2,h1")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
@@ -51,6 +53,7 @@ class Node:
         self._cluster = cluster
 
     async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
+        self._check_login()
         if self.where == HANGING:
             self._cluster.now += TRY_TIMEOUT
             raise BackendUnavailable("hangs")
@@ -58,9 +61,14 @@ class Node:
 
     async def start(self, calls: Sequence[Call[Any]]) -> Started[Any]:
         self._cluster.asked.append(self.where)
+        self._check_login()
         if self.where == HANGING:
             self._cluster.now += TRY_TIMEOUT
         return Started(calls, None)
+
+    def _check_login(self) -> None:
+        if self.where in self._cluster.refuses_login:
+            raise LoginRefused(f"Redis at {self.where} refused the login.")
 
     async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[str]:
         if self.where == HANGING:
@@ -119,3 +127,19 @@ def test_a_command_waits_for_a_node_only_once() -> None:
     with pytest.raises(NodeUnavailable):
         drive(cluster.executor.run(CALL))
     assert cluster.asked == [HANGING, HANGING, "h2", HANGING, HANGING]
+
+
+def test_a_node_that_refuses_the_login_fails_its_own_calls_only() -> None:
+    cluster = Cluster()
+    elsewhere = read("GET", "{3560}", parse=lambda reply: reply)
+    assert key_slot(b"{3560}") == 0
+    cluster.refuses_login = {HANGING}
+    failed, value = drive(cluster.executor.run_all([CALL, elsewhere]))
+    assert isinstance(failed, NodeUnavailable)
+    assert (failed.message, failed.node) == ("Redis at h1 refused the login.", "h1:6379")
+    assert value == "value"
+    assert cluster.now == 100
+    cluster.refuses_login = {HANGING, "h2"}
+    cluster.now += 1
+    with pytest.raises(LoginRefused):
+        drive(cluster.executor.run(elsewhere))

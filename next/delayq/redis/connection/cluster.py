@@ -11,6 +11,7 @@ import msgspec
 from delayq.core.errors import (
     BackendError,
     BackendUnavailable,
+    LoginRefused,
     NodeError,
     NodeOutcomeUnknown,
     NodeUnavailable,
@@ -32,18 +33,20 @@ _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 
 
 class NodeRests(NodeUnavailable):
-    """A node did not answer a moment ago, so the call was not sent."""
+    """A node failed a moment ago, so the call was not sent."""
 
 
 class Part(msgspec.Struct, frozen=True):
     """The calls of a trip that one node gets.
 
-    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests.
+    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests, or has
+    refused the login (`refusal`).
     """
 
     node: str
     positions: list[int | None]
     started: Started[Any] | None
+    refusal: LoginRefused | None = None
 
 
 class ClusterExecutor(Executor):
@@ -138,7 +141,11 @@ class ClusterExecutor(Executor):
         if self._is_resting(node):
             return Part(node, list(positions), None)
         sent = [_ASKING if position is None else calls[position] for position in positions]
-        return Part(node, list(positions), await self._slots.executor(node).start(sent))
+        try:
+            return Part(node, list(positions), await self._slots.executor(node).start(sent))
+        except LoginRefused as error:  # if all nodes refuse the login, the next `refresh` raises the error
+            self._slots.note_failure(node)
+            return Part(node, list(positions), None, error)
 
     def _is_resting(self, node: str) -> bool:
         failed_at = self._slots.failed_at(node)
@@ -216,8 +223,8 @@ class ClusterExecutor(Executor):
         """Return the outcomes of a part. If the node did not answer, all of them are the same error."""
         if part.started is None:
             self._slots.expire()  # another node may have its slots by now
-            error: BackendError = NodeRests(
-                f"Redis at {self._slots.executor(part.node).where} did not answer a moment ago. Nothing was sent.",
+            error: BackendError = part.refusal or NodeRests(
+                f"Redis at {self._slots.executor(part.node).where} failed a moment ago. Nothing was sent.",
                 hint="Try again later.",
             )
             return [error] * len(part.positions)
@@ -271,7 +278,7 @@ def _to_repeat(calls: Sequence[Call[Any]], outcomes: Sequence[Any]) -> list[int]
 
 def _may_help(call: Call[Any], outcome: Any) -> bool:
     """Return True if it is safe to send the call again, and another answer is possible."""
-    if isinstance(outcome, NodeRests):
+    if isinstance(outcome, NodeRests | LoginRefused):
         return False
     if isinstance(outcome, OutcomeUnknown):
         return call.repeatable
@@ -303,7 +310,7 @@ def _node_error(error: BackendError) -> BackendError:
         return error
     if isinstance(error, OutcomeUnknown):
         return NodeOutcomeUnknown(error.message, hint=error.hint)
-    if isinstance(error, BackendUnavailable):
+    if isinstance(error, BackendUnavailable | LoginRefused):
         return NodeUnavailable(error.message, hint=error.hint)
     if isinstance(error, Redirected):
         return NodeUnavailable(
