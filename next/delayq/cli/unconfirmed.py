@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delayq.cli.output import print_json, print_text
-from delayq.core.errors import NotConfirmed, OutcomeUnknown
+from delayq.core.errors import NotConfirmed, OutcomeUnknown, replace_hint
 from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
 
 UNCERTAIN: Final = "uncertain"
@@ -31,7 +31,7 @@ def unsure_change(
         yield
     except NotConfirmed as error:
         tell(error.done[0])
-        error.replace_hint(f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
+        replace_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
         raise
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
@@ -40,5 +40,5 @@ def unsure_change(
         else:
             print_text(f"{known_id or queue}  {UNCERTAIN}")
         if not has_hint:
-            error.replace_hint(f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
+            replace_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
         raise

@@ -16,10 +16,9 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
-from delayq.core.errors import BackendError, OutcomeUnknown, QueueInUse
+from delayq.core.errors import BackendError, OutcomeUnknown, QueueInUse, replace_hint
 from delayq.core.shards import shard_names
 from delayq.core.views import HOLDS_TEXT
 from delayq.redis.calls import queues as calls
@@ -33,11 +32,11 @@ LOCK_MS: Final = 30_000
 """After this time in ms, another client may change the number of shards, because the first one has probably crashed."""
 
 
-@dataclass
 class Progress:
     """The progress of a change. `is_partial`: some shards may have another number than others."""
 
-    is_partial: bool = False
+    def __init__(self) -> None:
+        self.is_partial = False
 
 
 async def change_shards(session: Session, queue: str, count: int) -> None:
@@ -55,7 +54,7 @@ async def change_shards(session: Session, queue: str, count: int) -> None:
         if progress.is_partial:
             hint = f"The change is incomplete, so new jobs may be refused. Repeat it until it succeeds: {again}."
         cause = "" if isinstance(error, OutcomeUnknown) else error.hint
-        error.replace_hint(f"{cause} {hint}".lstrip())
+        replace_hint(error, f"{cause} {hint}".lstrip())
         raise
 
 
