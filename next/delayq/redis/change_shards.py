@@ -153,5 +153,5 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
             f"The queue {queue!r} has jobs: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
-            "retention ends.",
+            "retention ends, or by the method `forget`.",
         )
