@@ -3,13 +3,14 @@
 1. Count the jobs in all old and new shards. If a shard has a job or a record in its outbox, refuse the change.
 2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because no client has this
    number. A shard that received a job after step 1 refuses this number.
-3. Copy the pause of the queue to the other shards. Count again. If a job arrived after step 1, store the old number in
-   all shards again, and refuse the change.
+3. Count again, and copy the pause of the queue to the other shards. If a job arrived after step 1, store the old number
+   in all shards again, and refuse the change.
 4. Store the new number in all shards, beginning with the first shard, because clients read the number there. So no
    shard accepts jobs by a number that clients cannot read yet.
 
 If a change is interrupted, no job is lost. Producers wait up to 5 s for the end of the change, and then raise
-BackendUnavailable. To complete the change, make the same change again.
+BackendUnavailable. To complete the change, make the same change again. A lock lets only one client at a time change
+the number of a queue.
 """
 
 import secrets
@@ -86,8 +87,8 @@ async def _change(session: Session, queue: str, count: int, progress: Progress) 
 async def _locked(session: Session, queue: str) -> AsyncIterator[None]:
     """Let only one client at a time change the number of shards of a queue. Otherwise, raise QueueInUse.
 
-    After a crash, the lock expires. The mix of two changes could hide jobs: one change reads a shard before the other
-    change allows jobs there.
+    Two changes at the same time could hide jobs: one of them finds a shard empty, and then the other one allows jobs
+    there. After a crash, the lock expires.
     """
     key, token = session.keys.of_queue(queue, "once:shards"), secrets.token_bytes(16)
     trip: list[Call[Any]] = [
