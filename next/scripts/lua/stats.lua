@@ -31,11 +31,11 @@ local after = group and '(' .. group['last-delivered-id']
 local first_ready = after and redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
 
 -- `ready` is the stream length minus the pending entries. The field `lag` of the group is not used, because Redis
--- returns nil for it after an entry was deleted. Without a ready entry, and without the group, all jobs in the stream
--- count as reserved, also those that a plain consumer acknowledged. While there are ready entries, an acknowledged job
--- counts as ready until the janitor settles it. Deleted entries may still be pending, so `reserved` is limited to the
--- stream length.
-local reserved = first_ready and math.min(held, group['pending']) or held
+-- returns nil for it after an entry was deleted. A job that a plain consumer acknowledged is not counted until the
+-- janitor settles it; but while there are ready entries, it counts as ready. Without the group, all jobs in the stream
+-- count as reserved. Deleted entries may still be pending, so `reserved` is limited to the stream length.
+local reserved = group and math.min(held, group['pending']) or held
+local ready = first_ready and math.max(0, held - reserved) or 0
 
 -- Find the oldest due time of the waiting jobs: the first job of the set, or the first ready entry.
 local oldest = now
@@ -55,7 +55,7 @@ if paused_until > 0 and paused_until <= now then
 end
 local reply = {
   redis.call('ZCARD', scheduled),
-  math.max(0, held - reserved),
+  ready,
   reserved,
   redis.call('ZCARD', failed),
   redis.call('ZCARD', completed),
