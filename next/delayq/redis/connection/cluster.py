@@ -198,12 +198,13 @@ class ClusterExecutor(Executor):
     async def _wait_for_move(
         self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int], deadline: float
     ) -> bool:
-        """Return True if another node has the keys of one of these calls. A caller waits for this until the deadline.
+        """Return True if another node has the keys of one of these calls. A program waits for this until the deadline.
 
         A loop does not wait, because it repeats its calls in any case, and the jobs of other nodes must not be late.
+        A command does not wait, because it may have waited before, to read the map.
         """
         while not await self._has_moved(calls, parts, positions):
-            if self._rest or self._clock() + LONGEST_PAUSE >= deadline:
+            if self._rest or self._skip or self._clock() + LONGEST_PAUSE >= deadline:
                 return False
             await self._sleep(LONGEST_PAUSE)
             self._slots.expire()
