@@ -79,6 +79,22 @@ def test_a_worker_ends_at_its_limit(
     assert client.stats("q")[0].ready == 3 - len(expected)
 
 
+@pytest.mark.parametrize("option", ["--once", "--stop-when-empty"])
+def test_a_queue_that_cannot_be_read_is_not_empty(
+    start: Start, client: DelayQ, server: redis.Redis, tmp_path: Path, option: str
+) -> None:
+    send(client, 1, queue="good")
+    send(client, 2, queue="bad")
+    server.rename("delayq:{bad}:stream", "kept")
+    server.set("delayq:{bad}:stream", "x")
+    assert start("--queue", "bad", option).wait(timeout=20) == 1
+    assert start("--queue", "bad,good", "--stop-when-empty").wait(timeout=20) == 1
+    assert ran(tmp_path) == [1]
+    server.rename("kept", "delayq:{bad}:stream")
+    assert start("--queue", "bad", option).wait(timeout=20) == 0
+    assert ran(tmp_path) == [1, 2]
+
+
 def test_queues_are_served_in_their_order(start: Start, client: DelayQ, tmp_path: Path) -> None:
     send(client, 1, 2, queue="low")
     send(client, 3, 4, queue="high")

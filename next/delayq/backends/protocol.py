@@ -116,6 +116,13 @@ class Consumer(Protocol[TripT]):
         """Return the switches, as they were last read. The child uses only the time of the restart request."""
         ...
 
+    def has_unread(self) -> bool:
+        """Return True if a queue could not be read, so that nobody knows whether it has ready jobs.
+
+        The child calls this method after a wait without jobs. A worker with `--stop-when-empty` then exits with code 1.
+        """
+        ...
+
 
 class LeaseKeeper(Protocol):
     """The storage as the supervisor sees it. Only the main thread of the supervisor calls it.

@@ -26,6 +26,9 @@ from delayq.settings.sources import flag_of
 if TYPE_CHECKING:
     from delayq.redis.embedded.server import EmbeddedServer
 
+SKIP_NODES: Final = 30.0
+"""How long a command sends nothing more to a node of a cluster that did not answer one of its calls, in seconds."""
+
 audit: Final = logging.getLogger("delayq.audit")
 
 
@@ -111,7 +114,9 @@ class CliSession:
         self.tell_waiting()
         if self.settings.uses_embedded:
             self.embedded.check_data()
-        return DelayQ(settings=self.with_server(self.settings))
+        client = DelayQ(settings=self.with_server(self.settings))
+        client._operations._session.executor.skip_failed_nodes(SKIP_NODES)
+        return client
 
     def tell_waiting(self) -> None:
         """If a call of this command has to wait for Redis, print one line about it, unless the command is quiet."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delayq.cli.output import print_json, print_text
-from delayq.core.errors import BackendError, NotConfirmed, OutcomeUnknown
+from delayq.core.errors import NotConfirmed, OutcomeUnknown, replace_hint
 from delayq.core.json_shapes.answers import OutcomeShape, QueueOutcomeShape
 
 UNCERTAIN: Final = "uncertain"
@@ -14,18 +14,24 @@ UNCERTAIN: Final = "uncertain"
 
 @contextmanager
 def unsure_change(
-    id: str, queue: str, tell: Callable[[Any], None], *, as_json: bool, check: str = "delayq show {id} --queue {queue}"
+    id: str,
+    queue: str,
+    tell: Callable[[Any], None],
+    *,
+    as_json: bool,
+    check: str = "delayq show {id} --queue {queue}",
+    has_hint: bool = False,
 ) -> Iterator[None]:
     """Print the known outcome of a change. Re-raise the error with a hint that names a command to check the change.
 
     `tell` prints the answer of a change that is in effect but not confirmed. If the reply was lost, the printed outcome
-    is `uncertain`.
+    is `uncertain`. `has_hint`: the error of a lost reply has the right hint already.
     """
     try:
         yield
     except NotConfirmed as error:
         tell(error.done[0])
-        set_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
+        replace_hint(error, f"The change is in effect. Check with: {check.format(id=id, queue=queue)}")
         raise
     except OutcomeUnknown as error:
         known_id = error.ids[0] if error.ids else id
@@ -33,11 +39,6 @@ def unsure_change(
             print_json(OutcomeShape(known_id, queue, UNCERTAIN) if known_id else QueueOutcomeShape(queue, UNCERTAIN))
         else:
             print_text(f"{known_id or queue}  {UNCERTAIN}")
-        set_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
+        if not has_hint:
+            replace_hint(error, f"Before you repeat the command, check with: {check.format(id=known_id, queue=queue)}")
         raise
-
-
-def set_hint(error: BackendError, hint: str) -> None:
-    """Replace the hint of an error."""
-    error.hint = hint
-    error.args = (f"{error.message} {hint}",)

@@ -27,6 +27,7 @@ class RestingQueues:
         self._clock = clock
         self._until: dict[str, float] = {}
         self._failing: dict[str, str] = {}
+        self._refused: set[str] = set()
         self._outages = Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception) -> None:
@@ -38,9 +39,13 @@ class RestingQueues:
         self._failing[queue] = what = f"node {node} failed" if node else f"queue {queue_of(queue)} failed"
         self._outages.tell(what, error, plan=f"; next try in {REST:g} s")
         self._until[queue] = self._clock() + REST
+        self._refused.add(queue)
 
     def worked(self, queues: Iterable[str]) -> None:
         """Record successful calls. Log the end of an error if its last failed call was at least QUIET seconds ago."""
+        if self._refused:
+            queues = list(queues)
+            self._refused.difference_update(queues)
         if not self._failing:
             return
         for queue in queues:
@@ -65,6 +70,10 @@ class RestingQueues:
                 values.append(outcome)
                 self.worked([queue])
         return values
+
+    def have_refused(self) -> bool:
+        """Return True if the last call of one of the queues failed."""
+        return bool(self._refused)
 
     def is_resting(self, queue: str) -> bool:
         """Return True if the queue failed less than a second ago."""

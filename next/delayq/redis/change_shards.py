@@ -3,45 +3,122 @@
 1. Count the jobs in all old and new shards. If a shard has a job or a record in its outbox, refuse the change.
 2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because no client has this
    number. A shard that received a job after step 1 refuses this number.
-3. Count again. If a job arrived after step 1, store the old number in all shards again, and refuse the change.
+3. Count again, and copy the pause of the queue to the other shards. If a job arrived after step 1, store the old number
+   in all shards again, and refuse the change.
 4. Store the new number in all shards, beginning with the first shard, because clients read the number there. So no
    shard accepts jobs by a number that clients cannot read yet.
 
 If a change is interrupted, no job is lost. Producers wait up to 5 s for the end of the change, and then raise
-BackendUnavailable. To complete the change, make the same change again.
+BackendUnavailable. To complete the change, make the same change again. A lock lets only one client at a time change
+the number of a queue.
 """
 
-from collections.abc import Mapping, Sequence
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
 
-from delayq.core.errors import BackendError, QueueInUse
+from delayq.core.errors import BackendError, OutcomeUnknown, QueueInUse, replace_hint
 from delayq.core.shards import shard_names
 from delayq.core.views import HOLDS_TEXT
 from delayq.redis.calls import queues as calls
-from delayq.redis.calls.call import value_of
+from delayq.redis.calls.call import Call, command, read, value_of
 from delayq.redis.calls.inspect import stats
+from delayq.redis.calls.queues import END, UNTIL_ENDED
 from delayq.redis.session import Session
 from delayq.redis.shard_counts import CHANGING
 
+LOCK_MS: Final = 30_000
+"""After this time in ms, another client may change the number of shards, because the first one has probably crashed."""
+
+
+class Progress:
+    """The progress of a change. `is_partial`: some shards may have another number than others."""
+
+    def __init__(self) -> None:
+        self.is_partial = False
+
 
 async def change_shards(session: Session, queue: str, count: int) -> None:
-    """Set the number of shards of a queue without jobs. If it has jobs, raise QueueInUse with the numbers of jobs."""
+    """Set the number of shards of a queue without jobs. If it has jobs, raise QueueInUse with the numbers of jobs.
+
+    The hint of a BackendError says whether the change must be repeated.
+    """
+    progress = Progress()
+    again = f"`delayq queue set {queue} --shards {count}`"
+    try:
+        async with _locked(session, queue):
+            await _change(session, queue, count, progress)
+    except BackendError as error:
+        hint = f"The number of shards is unchanged. You can safely repeat the change: {again}."
+        if progress.is_partial:
+            hint = f"The change is incomplete, so new jobs may be refused. Repeat it until it succeeds: {again}."
+        cause = "" if isinstance(error, OutcomeUnknown) else error.hint
+        replace_hint(error, f"{cause} {hint}".lstrip())
+        raise
+
+
+async def _change(session: Session, queue: str, count: int, progress: Progress) -> None:
     old = len(await session.shards.read(queue))
     shards = shard_names(queue, max(old, count))
     if count == old:  # complete an interrupted change, or an interrupted return to this number
+        progress.is_partial = True
         await _give_first(session, queue, shards, count)
         return
     must_be_empty(queue, await read_holds(session, shards))
+    progress.is_partial = True
     try:
         is_marked = await _give(session, queue, shards, CHANGING + old)
         holds = await read_holds(session, shards)
+        await _copy_pause(session, queue, shards[1:])
     except BackendError:
         await _give_first(session, queue, shards, old)
+        progress.is_partial = False
         raise
     if not is_marked or any(holds.values()):
         await _give_first(session, queue, shards, old)
         must_be_empty(queue, holds)
         raise QueueInUse(f"The queue {queue!r} received a job during the change.", hint="Try again.")
     await _give_first(session, queue, shards, count)
+
+
+@asynccontextmanager
+async def _locked(session: Session, queue: str) -> AsyncIterator[None]:
+    """Let only one client at a time change the number of shards of a queue. Otherwise, raise QueueInUse.
+
+    Two changes at the same time could hide jobs: one of them finds a shard empty, and then the other one allows jobs
+    there. After a crash, the lock expires.
+    """
+    key, token = session.keys.of_queue(queue, "once:shards"), secrets.token_bytes(16)
+    trip: list[Call[Any]] = [
+        command("SET", key, token, "NX", "PX", LOCK_MS, parse=lambda reply: reply),
+        read("GET", key, parse=lambda reply: reply),
+    ]
+    _, owner = [value_of(outcome) for outcome in await session.executor.run_all(trip)]
+    if owner != token:
+        raise QueueInUse(
+            f"The number of shards of the queue {queue!r} is being changed by another command.",
+            hint=f"Try again in {LOCK_MS // 1000} s at the latest.",
+        )
+    until = time.monotonic() + LOCK_MS / 1000
+    try:
+        yield
+    finally:
+        if time.monotonic() < until:
+            with suppress(BackendError):
+                await session.executor.run_all([command("DEL", key, parse=int)])
+
+
+async def _copy_pause(session: Session, queue: str, shards: Sequence[str]) -> None:
+    """Give the pause of the first shard to other shards, or end an old pause of theirs."""
+    lease_ms = session.options.lease_ms
+    first = await session.executor.run(stats(session.keys, queue))
+    until_ms = first.paused_until_ms
+    for_ms = END if until_ms is None else max(until_ms - first.now_ms, 1) if until_ms else UNTIL_ENDED
+    pause = [calls.pause(session.keys, shard, for_ms=for_ms, lease_ms=lease_ms) for shard in shards]
+    for outcome in await session.executor.run_all(pause):
+        value_of(outcome)
 
 
 async def _give_first(session: Session, queue: str, shards: Sequence[str], number: int) -> None:
@@ -77,5 +154,5 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
             f"The queue {queue!r} has jobs: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
-            "retention ends.",
+            "retention ends, or by the method `forget`.",
         )

@@ -292,7 +292,7 @@ class Child:
             raise
         self._found_nothing = not taken
         if not taken:
-            self._slots.set_idle(since=sent_at)
+            self._slots.set_idle(since=sent_at, has_unread=self._consumer.has_unread())
         self._add(taken, sent_at)
 
     def _replay(self) -> None:

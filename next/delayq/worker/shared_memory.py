@@ -31,6 +31,7 @@ CAPACITY: Final = 1024
 _REPLAY: Final = 0
 _STOP: Final = 1
 _PAUSE: Final = 2
+_UNREAD: Final = 3
 _SUSPENDED: Final = 8
 _FINISHED: Final = 16
 _IDLE_SINCE: Final = 24
@@ -199,8 +200,12 @@ class SlotTable:
         """Record that the child has jobs."""
         self._floats[_IDLE_SINCE // 8] = 0.0
 
-    def set_idle(self, since: float) -> None:
-        """Record that the child has had no job since this time, unless it was idle before."""
+    def set_idle(self, since: float, *, has_unread: bool = False) -> None:
+        """Record that the child has had no job since this time, unless it was idle before.
+
+        `has_unread`: a queue could not be read.
+        """
+        self._memory[_UNREAD] = has_unread
         self._floats[_IDLE_SINCE // 8] = self._floats[_IDLE_SINCE // 8] or since
 
     def set_restart(self, restart_ms: int) -> None:
@@ -244,6 +249,10 @@ class SlotTable:
         """Return for how many seconds the child has had no job, or None if it has a job."""
         since = self._floats[_IDLE_SINCE // 8]
         return self._clock() - since if since else None
+
+    def has_unread(self) -> bool:
+        """Return True if the idle child could not read a queue."""
+        return self._memory[_UNREAD] == 1
 
     def restart_ms(self) -> int:
         """Return the time of the latest restart request that the child has read, in epoch ms; 0 = none."""

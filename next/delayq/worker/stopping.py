@@ -143,8 +143,19 @@ class Stopping:
         if options.stop_when_empty_for is not None:
             idle = [child.slots.idle_for() for child in children if child.process_id is not None]
             if idle and all(seconds is not None and seconds >= options.stop_when_empty_for for seconds in idle):
-                return "no job is ready"
+                return self._empty(children)
         return self._restart_call(children)
+
+    def _empty(self, children: Sequence[ChildProcess]) -> str:
+        """Return the cause of a shutdown without ready jobs. If a queue could not be read, the exit code is 1."""
+        if not any(child.slots.has_unread() for child in children):
+            return "no job is ready"
+        self.code = ExitCode.FAILED
+        logger.error(
+            "a queue could not be read, so it may have ready jobs; the exit code is 1; to see the error, run "
+            "`delayq stats`"
+        )
+        return "no job is ready in the queues that could be read"
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
         """Return words for the log if a restart was requested after this worker started; otherwise ''."""

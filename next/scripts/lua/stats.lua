@@ -25,13 +25,17 @@
 
 local known = redis.call('HMGET', meta, 'paused_until_ms', 'lease_ms', 'mover_tick')
 
--- `ready` is the stream length minus the pending entries. The field `lag` of the group is not used, because Redis
--- returns nil for it after an entry was deleted. A job that a plain consumer acknowledged counts as ready until the
--- janitor settles it. Without the group, all jobs in the stream count as reserved. Deleted entries may still be
--- pending, so `reserved` is limited to the stream length.
 local held = redis.call('XLEN', stream)
 local group = find_group(stream)
+local after = group and '(' .. group['last-delivered-id']
+local first_ready = after and redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
+
+-- `ready` is the stream length minus the pending entries. The field `lag` of the group is not used, because Redis
+-- returns nil for it after an entry was deleted. A job that a plain consumer acknowledged is not counted until the
+-- janitor settles it; but while there are ready entries, it counts as ready. Without the group, all jobs in the stream
+-- count as reserved. Deleted entries may still be pending, so `reserved` is limited to the stream length.
 local reserved = group and math.min(held, group['pending']) or held
+local ready = first_ready and math.max(0, held - reserved) or 0
 
 -- Find the oldest due time of the waiting jobs: the first job of the set, or the first ready entry.
 local oldest = now
@@ -39,8 +43,6 @@ local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
 if head then
   oldest = math.max(0, math.min(oldest, tonumber(head)))
 end
-local after = group and '(' .. group['last-delivered-id']
-local first_ready = after and redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
 for n = 1, first_ready and #first_ready[2] or 0, 2 do
   if first_ready[2][n] == 'due' then
     oldest = math.min(oldest, tonumber(first_ready[2][n + 1]) or now)
@@ -53,7 +55,7 @@ if paused_until > 0 and paused_until <= now then
 end
 local reply = {
   redis.call('ZCARD', scheduled),
-  math.max(0, held - reserved),
+  ready,
   reserved,
   redis.call('ZCARD', failed),
   redis.call('ZCARD', completed),

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
-from delayq.core.errors import BackendUnavailable, NodeUnavailable
+from delayq.core.errors import BackendUnavailable, LoginRefused, NodeUnavailable
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.cluster import ClusterExecutor
 from delayq.redis.connection.executor import Executor, Started
@@ -20,13 +21,14 @@ CALL = read("GET", "key", parse=lambda reply: reply)
 
 
 class Cluster:
-    """A cluster of two nodes, of which HANGING does not answer. `owner` has all slots."""
+    """A cluster of two nodes, of which HANGING does not answer. `owner` has the slot of CALL."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.owner = HANGING
         self.asked: list[str] = []
-        address = ClusterAddress("redis+cluster://h1,h2")
+        self.refuses_login: set[str] = set()
+        address = ClusterAddress("redis+cluster://h2,h1")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
             where="a cluster",
@@ -51,13 +53,22 @@ class Node:
         self._cluster = cluster
 
     async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
-        return [(0, SLOTS - 1, self._cluster.owner, 6379)]
+        self._check_login()
+        if self.where == HANGING:
+            self._cluster.now += TRY_TIMEOUT
+            raise BackendUnavailable("hangs")
+        return [(0, 0, "h2", 6379), (1, SLOTS - 1, self._cluster.owner, 6379)]
 
     async def start(self, calls: Sequence[Call[Any]]) -> Started[Any]:
         self._cluster.asked.append(self.where)
+        self._check_login()
         if self.where == HANGING:
             self._cluster.now += TRY_TIMEOUT
         return Started(calls, None)
+
+    def _check_login(self) -> None:
+        if self.where in self._cluster.refuses_login:
+            raise LoginRefused(f"Redis at {self.where} refused the login.")
 
     async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[str]:
         if self.where == HANGING:
@@ -84,3 +95,51 @@ def test_a_call_is_sent_to_a_node_that_took_over_at_the_last_moment() -> None:
     cluster.executor._sleep = sleep
     assert drive(cluster.executor.run(CALL)) == "value"
     assert cluster.asked == [HANGING, HANGING, "h2"]
+
+
+def test_a_call_waits_for_a_node_that_takes_over_until_the_deadline() -> None:
+    cluster = Cluster()
+
+    async def sleep(seconds: float) -> None:
+        cluster.now += seconds
+        if cluster.now >= 104.6:
+            cluster.owner = "h2"
+
+    cluster.executor._sleep = sleep
+    assert drive(cluster.executor.run(CALL)) == "value"
+    assert cluster.asked == [HANGING, HANGING, "h2"]
+
+
+def test_a_command_waits_for_a_node_only_once() -> None:
+    cluster = Cluster()
+    cluster.executor.skip_failed_nodes(30)
+    for _ in range(3):
+        with pytest.raises(NodeUnavailable):
+            drive(cluster.executor.run(CALL))
+    assert cluster.now - 100 <= RETRY_TIMEOUT
+    assert cluster.asked == [HANGING, HANGING]
+    cluster.owner = "h2"
+    cluster.now += 1
+    assert drive(cluster.executor.run(CALL)) == "value"
+    cluster.owner = HANGING
+    cluster.executor._slots.expire()
+    cluster.now += 30
+    with pytest.raises(NodeUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert cluster.asked == [HANGING, HANGING, "h2", HANGING, HANGING]
+
+
+def test_a_node_that_refuses_the_login_fails_its_own_calls_only() -> None:
+    cluster = Cluster()
+    elsewhere = read("GET", "{3560}", parse=lambda reply: reply)
+    assert key_slot(b"{3560}") == 0
+    cluster.refuses_login = {HANGING}
+    failed, value = drive(cluster.executor.run_all([CALL, elsewhere]))
+    assert isinstance(failed, NodeUnavailable)
+    assert (failed.message, failed.node) == ("Redis at h1 refused the login.", "h1:6379")
+    assert value == "value"
+    assert cluster.now == 100
+    cluster.refuses_login = {HANGING, "h2"}
+    cluster.now += 1
+    with pytest.raises(LoginRefused):
+        drive(cluster.executor.run(elsewhere))

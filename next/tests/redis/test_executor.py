@@ -246,7 +246,11 @@ def test_a_trip_is_sent_again_only_when_all_its_calls_may_be() -> None:
             CallRefused,
             "refused GET: WRONGTYPE Operation against a key. Another",
         ),
-        ("ERR unknown command", CallRefused, "refused GET: ERR unknown command."),
+        (
+            "ERR unknown command 'GET', with args beginning with: 'key' ",
+            CallRefused,
+            "refused GET: ERR unknown command 'GET'. If this is the address of a sentinel, write redis+sentinel://",
+        ),
     ],
 )
 def test_an_error_says_what_to_do_next(reply: str, error: type[Exception], sentence: str) -> None:

@@ -39,7 +39,8 @@ def test_a_damaged_queue_does_not_keep_back_the_counts_of_the_others(client: Any
     found = client.stats()
     assert [(stats.queue, stats.scheduled) for stats in found] == [("a", 1), ("b", 0), ("c", 1)]
     assert [stats.error.partition("refused ")[2] for stats in found if stats.error] == [
-        "stats in the queue b: WRONGTYPE Operation against a key holding the wrong kind of value."
+        "stats in the queue b: WRONGTYPE Operation against a key holding the wrong kind of value. Another program "
+        "overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue."
     ]
     with pytest.raises(CallRefused, match="WRONGTYPE"):
         client.stats("b")

@@ -12,6 +12,7 @@ from delayq import AsyncDelayQ, DelayQ, JobSpec
 from delayq.core.errors import BackendUnavailable, InvalidInput, JobNotFound, QueueInUse
 from delayq.core.shards import shard_names
 from delayq.redis.shard_counts import CHANGING
+from tests.support.waiting import wait_until
 
 NAMES = shard_names("orders", 4)
 
@@ -156,6 +157,75 @@ def test_a_change_that_was_interrupted_after_the_first_shard(client: DelayQ, ser
     assert client.queue_set("orders", shards=8).shards == 8
     assert client.schedule("n", id="order-1", queue="orders", delay="1h").outcome == "created"
     assert list(ids_in(server)) == ["orders", "orders#7"]
+
+
+def test_new_shards_have_the_pause_of_the_queue(client: DelayQ, server: redis.Redis) -> None:
+    def pauses(count: int) -> list[Any]:
+        return [server.hget(f"delayq:{{{name}}}:meta", "paused_until_ms") for name in shard_names("orders", count)]
+
+    client.pause("orders")
+    client.queue_set("orders", shards=8)
+    assert pauses(8) == ["0"] * 8
+    until_ms = client.pause("orders", duration="1h")
+    client.queue_set("orders", shards=2)
+    client.queue_set("orders", shards=3)
+    assert [abs(int(found) - until_ms) < 10_000 for found in pauses(3)] == [True] * 3
+    client.resume("orders")
+    client.queue_set("orders", shards=8)
+    assert pauses(8) == [None] * 8
+
+
+def test_only_one_command_at_a_time_changes_the_number(
+    client: DelayQ, url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delayq.redis import change_shards
+
+    give, refused = change_shards._give, []
+
+    async def give_beside(session: Any, queue: str, shards: Any, number: int) -> bool:
+        if number > CHANGING:
+            with DelayQ(url) as other, pytest.raises(QueueInUse, match="is being changed by another") as raised:
+                other.queue_set("orders", shards=2)
+            refused.append(raised.value.hint)
+        return await give(session, queue, shards, number)
+
+    monkeypatch.setattr(change_shards, "_give", give_beside)
+    assert client.queue_set("orders", shards=8).shards == 8
+    assert refused == ["Try again in 30 s at the latest."]
+    assert not server.exists("delayq:{orders}:once:shards")
+    server.set("delayq:{orders}:once:shards", "of a command that crashed", px=50)
+    wait_until(lambda: not server.exists("delayq:{orders}:once:shards"))
+    assert client.queue_set("orders", shards=1).shards == 1
+
+
+@pytest.mark.parametrize(
+    ("failing", "is_undone", "words"),
+    [
+        ("read_holds", True, "Check it. The number of shards is unchanged. You can safely repeat the change: "),
+        ("_copy_pause", True, "Check it. The number of shards is unchanged. You can safely repeat the change: "),
+        ("_copy_pause", False, "Check it. The change is incomplete, so new jobs may be refused. Repeat it until it "),
+    ],
+)
+def test_a_failed_change_says_whether_it_must_be_repeated(
+    client: DelayQ, server: redis.Redis, monkeypatch: pytest.MonkeyPatch, *, failing: str, is_undone: bool, words: str
+) -> None:
+    from delayq.redis import change_shards
+
+    async def fail(*_: Any) -> None:
+        if not is_undone:
+            monkeypatch.setattr(change_shards, "_give_first", fail)
+        raise BackendUnavailable("No reply.", hint="Check it.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(change_shards, failing, fail)
+        with pytest.raises(BackendUnavailable) as raised:
+            client.queue_set("orders", shards=8)
+        assert raised.value.hint.startswith(words)
+        assert raised.value.hint.endswith("`delayq queue set orders --shards 8`.")
+        assert str(raised.value) == f"No reply. {raised.value.hint}"
+    monkeypatch.undo()
+    assert server.hget("delayq:{orders}:meta", "shards") == ("4" if is_undone else str(CHANGING + 4))
+    assert client.queue_set("orders", shards=8).shards == 8
 
 
 def test_changes_beside_producers_and_cancels(url: str, server: redis.Redis) -> None:

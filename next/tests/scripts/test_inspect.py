@@ -65,6 +65,7 @@ def test_what_was_acknowledged_and_not_closed_is_reserved(queue: QueueOnServer) 
     (job,) = queue.reserve("job")
     queue.server.xack(queue.stream, GROUP, job.entry)
     assert (info_of(queue, "job").state, info_of(queue, "job").consumer) == ("reserved", "")
+    assert counts(queue.stats())[1:3] == (0, 0)
 
 
 def test_a_damaged_job_can_be_looked_at(damaged_queue: QueueOnServer) -> None:

@@ -71,6 +71,9 @@ class FakeConsumer:
     def switches(self) -> Switches:
         return Switches(restart_ms=self.restart_ms)
 
+    def has_unread(self) -> bool:
+        return self.refuses
+
 
 class FakeKeeper:
     """A LeaseKeeper that answers from given values and records the calls of a supervisor."""

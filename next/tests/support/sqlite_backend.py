@@ -254,6 +254,9 @@ class SqliteConsumer:
     def switches(self) -> Switches:
         return Switches()
 
+    def has_unread(self) -> bool:
+        return False
+
 
 class SqliteLeaseKeeper:
     """A LeaseKeeper."""

@@ -249,6 +249,15 @@ def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: Cluster
         others = [queue for queue in QUEUES if group.owner(queue) is not group.servers[0]]
         with pytest.raises(CallRefused, match=r"node of a Redis Cluster\. Write redis\+cluster://"):
             client.get("x", queue=others[0])
+        with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    with DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.schedule("n", queue=queue, delay="1h")
+    with DelayQ(f"redis://127.0.0.1:{with_list.port}") as client:
+        rows = {stats.queue: stats.error for stats in client.stats() if stats.queue in QUEUES}
+    elsewhere = {queue for queue in QUEUES if group.owner(queue) is not with_list}
+    assert {queue for queue in rows if rows[queue]} == elsewhere
+    assert all("Write redis+cluster://" in rows[queue] for queue in elsewhere)
 
 
 def test_a_single_server_is_refused_with_the_right_form(tmp_path: Path) -> None:
@@ -302,6 +311,35 @@ def test_stats_names_the_hanging_node_that_has_the_list_of_queues(group: Cluster
     assert of_all.exception.message.startswith(words)
     assert of_all.exception.hint == "`delayq stats --queue NAME` shows a queue of another node."
     assert (of_one.exit_code, other in of_one.output) == (0, True)
+
+
+def test_workers_names_the_hanging_node_that_has_the_list_of_workers(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    owner = group.owner_of_slot(key_slot(b"delayq:workers"))
+    with hanging_node(group, owner):
+        ended = CliRunner().invoke(cli.app, ["--url", group.url, "workers"])
+    assert isinstance(ended.exception, NodeError)
+    assert str(ended.exception).startswith(
+        f"The list of workers cannot be read. Redis at redis://127.0.0.1:{owner.port} "
+    )
+    assert ended.exception.hint == "Check that the server is running and that the url is right."
+
+
+def test_a_command_waits_once_for_a_hanging_node(group: ClusterGroup) -> None:
+    """The search for an id reads the list of queues, and then the queues of all nodes."""
+    wait_until(group.is_whole)
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    owner = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not with_list)
+    with DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.schedule("n", queue=queue, delay="1h")
+    with hanging_node(group, owner):
+        began = time.monotonic()
+        words = ["--url", group.url, "list", "--queue", ",".join(QUEUES)]
+        ended = CliRunner().invoke(cli.app, words)
+        took = time.monotonic() - began
+    assert ended.exit_code == 5
+    assert took < 8
 
 
 def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
-from delayq.core.errors import ConfigError, LoginRefused
+from delayq.core.errors import ConfigError, DelayqError, LoginRefused
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
@@ -112,6 +112,41 @@ def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:
     with DelayQ(group.url.replace(SERVICE, "other")) as client, pytest.raises(LoginRefused) as raised:
         client.stats()
     assert "does not know the service 'other'." in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path", "sentence"),
+    [
+        (
+            "redis",
+            "",
+            "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
+        ),
+        ("redis", "/2", "refused the login: unknown command 'SELECT'. If this is the address of a sentinel, write"),
+        (
+            "redis+cluster",
+            "",
+            "refused CLUSTER: unknown command 'CLUSTER'. If this is the address of a sentinel, write",
+        ),
+    ],
+)
+def test_another_kind_of_address_of_a_sentinel_is_refused_with_the_right_form(
+    group: SentinelGroup, scheme: str, path: str, sentence: str
+) -> None:
+    with DelayQ(f"{scheme}://127.0.0.1:{group.sentinels[0].port}{path}") as client:
+        with pytest.raises(DelayqError) as raised:
+            client.stats()
+        assert sentence in str(raised.value)
+
+
+def test_the_address_of_a_sentinel_must_not_name_another_server(group: SentinelGroup) -> None:
+    port = group.primary().port
+    with DelayQ(f"redis+sentinel://127.0.0.1:{port}/main") as client, pytest.raises(LoginRefused) as raised:
+        client.stats()
+    assert str(raised.value) == (
+        f"The server at redis://127.0.0.1:{port} is not a sentinel. For a single server, write redis://host:6379/0. "
+        "For a Redis Cluster, write redis+cluster://host1:6379,host2:6379."
+    )
 
 
 def test_passwords_of_sentinels_and_servers() -> None:

@@ -9,10 +9,10 @@ from delayq.cli.families import PLAIN
 from delayq.cli.options import Json, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
-from delayq.cli.unconfirmed import UNCERTAIN, set_hint
+from delayq.cli.unconfirmed import UNCERTAIN
 from delayq.core.batch_info import BatchInfo
 from delayq.core.display import several
-from delayq.core.errors import BatchNotFound, Conflict, OutcomeUnknown
+from delayq.core.errors import BatchNotFound, Conflict, OutcomeUnknown, replace_hint
 from delayq.core.json_shapes.batches import (
     BatchOutcomeShape,
     BatchRetryShape,
@@ -128,7 +128,7 @@ def cancel(context: typer.Context, id: BatchId, yes: Yes = False, json: Json = F
                 print_json(BatchOutcomeShape(id, "uncertain"))
             else:
                 print_text(f"{id}  {UNCERTAIN}")
-            set_hint(error, f"Repeat the command, or check with: delayq batch show {id}")
+            replace_hint(error, f"Repeat the command, or check with: delayq batch show {id}")
             raise
     if json:
         print_json(BatchOutcomeShape(id, "cancelled"))

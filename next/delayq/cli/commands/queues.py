@@ -239,7 +239,8 @@ def set_queue(
     session = session_of(context)
     with session.client() as client, session.audited("queue set", queue) as deed:
         tell = partial(_print_view, as_json=json)
-        with unsure_change("", queue, tell, as_json=json, check="delayq queue show {queue}"):
+        check = "delayq queue show {queue}"
+        with unsure_change("", queue, tell, as_json=json, check=check, has_hint=shards is not None):
             view = client.queue_set(queue, lease=lease, shards=shards)
         deed.outcome = ", ".join(f"{name} {value}" for name, value in (("lease", lease), ("shards", shards)) if value)
     _print_view(view, as_json=json)

@@ -140,10 +140,11 @@ def work(
     Signals: TERM, INT, QUIT and HUP stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
     pauses the worker, CONT resumes it, and USR1 is ignored.
 
-    Exit codes: 0 stopped in good order, 2 wrong use or refused login (at the start, or later for a minute), 5 Redis was
-    not reachable at the start, 6 Redis evicts keys, so jobs could get lost (see --allow-eviction), 130 stopped at once.
-    Code 5 is possible only with --once, --stop-when-empty, --stop-when-empty-for or --max-time, or if the embedded
-    server does not start. Otherwise, the worker waits for Redis.
+    Exit codes: 0 stopped in good order, 1 a queue could not be read, 2 wrong use or refused login (at the start, or
+    later for a minute), 5 Redis was not reachable at the start, 6 Redis evicts keys, so jobs could get lost (see
+    --allow-eviction), 130 stopped at once. Code 1 is possible only with --once, --stop-when-empty or
+    --stop-when-empty-for. Code 5 is possible only with these options or --max-time, or if the embedded server does not
+    start. Otherwise, the worker waits for Redis.
     """
     if queue and weighted:
         raise InvalidInput("--queue and --weighted are both given.", hint="Leave out one of them.", field="weighted")

@@ -29,7 +29,7 @@ def workers(context: typer.Context, json: Json = False) -> None:
     """
     session = session_of(context)
     with session.client() as client:
-        found = client.workers()
+        found = _read_workers(client)
         control = read_control(client)
     now_ms = control.now_ms if control is not None else int(time.time() * 1000)
     if json:
@@ -48,6 +48,13 @@ def workers(context: typer.Context, json: Json = False) -> None:
             print_note(f"The process {worker.name} cannot be shown. {worker.about['error']}")
     if control is not None:
         note_switches(control)
+
+
+def _read_workers(client: DelayQ) -> list[WorkerInfo]:
+    try:
+        return client.workers()
+    except NodeError as error:
+        raise type(error)(f"The list of workers cannot be read. {error.message}", hint=error.hint) from error
 
 
 def restart(context: typer.Context, json: Json = False) -> None:

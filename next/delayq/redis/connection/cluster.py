@@ -11,6 +11,7 @@ import msgspec
 from delayq.core.errors import (
     BackendError,
     BackendUnavailable,
+    LoginRefused,
     NodeError,
     NodeOutcomeUnknown,
     NodeUnavailable,
@@ -32,18 +33,20 @@ _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 
 
 class NodeRests(NodeUnavailable):
-    """A node did not answer a moment ago, so the call was not sent."""
+    """A node failed a moment ago, so the call was not sent."""
 
 
 class Part(msgspec.Struct, frozen=True):
     """The calls of a trip that one node gets.
 
-    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests.
+    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests, or has
+    refused the login (`refusal`).
     """
 
     node: str
     positions: list[int | None]
     started: Started[Any] | None
+    refusal: LoginRefused | None = None
 
 
 class ClusterExecutor(Executor):
@@ -78,6 +81,8 @@ class ClusterExecutor(Executor):
         self._sleep = sleep
         self._wake_fds = [] if wake_fd is None else [wake_fd]
         self._clock = clock
+        self._skip = 0.0
+        self._skipped_until: dict[str, float] = {}
 
     @property
     def where(self) -> str:
@@ -113,6 +118,10 @@ class ClusterExecutor(Executor):
             os.read(descriptor, 4096)
         return bool(readable)
 
+    def skip_failed_nodes(self, seconds: float) -> None:
+        """Wait only once for each node; see Executor."""
+        self._skip = seconds
+
     async def close(self) -> None:
         """Close the idle connections."""
         await self._slots.close()
@@ -132,11 +141,17 @@ class ClusterExecutor(Executor):
         if self._is_resting(node):
             return Part(node, list(positions), None)
         sent = [_ASKING if position is None else calls[position] for position in positions]
-        return Part(node, list(positions), await self._slots.executor(node).start(sent))
+        try:
+            return Part(node, list(positions), await self._slots.executor(node).start(sent))
+        except LoginRefused as error:  # if all nodes refuse the login, the next `refresh` raises the error
+            self._slots.note_failure(node)
+            return Part(node, list(positions), None, error)
 
     def _is_resting(self, node: str) -> bool:
         failed_at = self._slots.failed_at(node)
-        return failed_at is not None and self._clock() < failed_at + self._rest
+        if failed_at is None:
+            return False
+        return self._clock() < max(failed_at + self._rest, self._skipped_until.get(node, 0.0))
 
     async def _collect(
         self, calls: Sequence[Call[T]], parts: list[Part], deadline: float, block: float
@@ -165,14 +180,35 @@ class ClusterExecutor(Executor):
                     waiting.debug("%s Trying again …", outcomes[again[0]].message)
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-            if self._clock() + took >= deadline and not await self._has_moved(calls, parts, again):
+            if self._clock() + took >= deadline and not await self._wait_for_move(calls, parts, again, deadline):
                 break
             began = self._clock()
             try:
                 parts = await self._send_again(calls, outcomes, again)
             except BackendUnavailable:
                 break  # no node answers
+        self._skip_nodes({nodes[position] for position, outcome in enumerate(outcomes) if _is_silence(outcome)})
         return [_of_node(outcome, unsure.get(position), nodes[position]) for position, outcome in enumerate(outcomes)]
+
+    def _skip_nodes(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            if self._slots.failed_at(node) is not None:
+                self._skipped_until[node] = self._clock() + self._skip
+
+    async def _wait_for_move(
+        self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int], deadline: float
+    ) -> bool:
+        """Return True if another node has the keys of one of these calls. A program waits for this until the deadline.
+
+        A loop does not wait, because it repeats its calls in any case, and the jobs of other nodes must not be late.
+        A command does not wait, because it may have waited before, to read the map.
+        """
+        while not await self._has_moved(calls, parts, positions):
+            if self._rest or self._skip or self._clock() + LONGEST_PAUSE >= deadline:
+                return False
+            await self._sleep(LONGEST_PAUSE)
+            self._slots.expire()
+        return True
 
     async def _has_moved(self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int]) -> bool:
         """Return True if another node has the keys of one of these calls by now."""
@@ -188,8 +224,8 @@ class ClusterExecutor(Executor):
         """Return the outcomes of a part. If the node did not answer, all of them are the same error."""
         if part.started is None:
             self._slots.expire()  # another node may have its slots by now
-            error: BackendError = NodeRests(
-                f"Redis at {self._slots.executor(part.node).where} did not answer a moment ago. Nothing was sent.",
+            error: BackendError = part.refusal or NodeRests(
+                f"Redis at {self._slots.executor(part.node).where} failed a moment ago. Nothing was sent.",
                 hint="Try again later.",
             )
             return [error] * len(part.positions)
@@ -243,11 +279,16 @@ def _to_repeat(calls: Sequence[Call[Any]], outcomes: Sequence[Any]) -> list[int]
 
 def _may_help(call: Call[Any], outcome: Any) -> bool:
     """Return True if it is safe to send the call again, and another answer is possible."""
-    if isinstance(outcome, NodeRests):
+    if isinstance(outcome, NodeRests | LoginRefused):
         return False
     if isinstance(outcome, OutcomeUnknown):
         return call.repeatable
     return isinstance(outcome, Redirected | BackendUnavailable)
+
+
+def _is_silence(outcome: Any) -> bool:
+    """Return True if the node of a call did not answer after all tries."""
+    return isinstance(outcome, BackendUnavailable | OutcomeUnknown) and not isinstance(outcome, NodeRests)
 
 
 def _with_text(call: Call[T]) -> Call[T]:
@@ -270,7 +311,7 @@ def _node_error(error: BackendError) -> BackendError:
         return error
     if isinstance(error, OutcomeUnknown):
         return NodeOutcomeUnknown(error.message, hint=error.hint)
-    if isinstance(error, BackendUnavailable):
+    if isinstance(error, BackendUnavailable | LoginRefused):
         return NodeUnavailable(error.message, hint=error.hint)
     if isinstance(error, Redirected):
         return NodeUnavailable(

@@ -46,6 +46,8 @@ _HINTS: Final = {
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
 }
 
+IF_SENTINEL: Final = "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0."
+
 _OF_CLIENT_CERTIFICATE: Final = (
     "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
 )
@@ -78,6 +80,9 @@ _PLACE_IN_SCRIPT: Final = re.compile(
 
 Redis 6.2 writes the position before the error, and newer servers write it after the error.
 """
+
+_ARGUMENTS: Final = re.compile(r",? with args beginning with: .*")
+"""The part of the error reply to an unknown command that repeats the arguments of the command."""
 
 _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELECT)\b")
 """Error replies about the user, the password or the database number, if redis-py has no type for them."""
@@ -130,6 +135,11 @@ def may_be_replaced(error: ResponseError) -> bool:
     return code_of(error) in ("READONLY", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS")
 
 
+def is_unknown_command(error: Exception) -> bool:
+    """Return True if the server does not know a command, as a sentinel or a server of another kind."""
+    return "unknown command" in str(error)
+
+
 def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     """Return the delayq error for an error reply of the server at `where`. `call` is the name of the call."""
     code = code_of(error)
@@ -142,7 +152,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
             f"Redis at {where} has reached its memory limit. Nothing was written.",
             hint="Raise maxmemory, or let workers drain the queues.",
         )
-    words = _PLACE_IN_SCRIPT.sub("", str(error)).removesuffix(".")
+    words = _ARGUMENTS.sub("", _PLACE_IN_SCRIPT.sub("", str(error))).removesuffix(".")
     if isinstance(error, AskError):  # MOVED too
         return Redirected(
             f"Redis at {where} refused {call}: it is a node of a Redis Cluster.",
@@ -151,7 +161,8 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
             node=error.node_addr,
             is_ask=not isinstance(error, MovedError),
         )
-    return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=_HINTS.get(code, ""))
+    hint = IF_SENTINEL if is_unknown_command(error) else _HINTS.get(code, "")
+    return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=hint)
 
 
 class Redirected(CallRefused):
@@ -173,11 +184,13 @@ def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
     Some replies concern the login itself. Others, such as "max number of clients reached", may not come again, so the
     login is tried again.
     """
-    reason = str(error).rstrip(".?")
+    reason = _ARGUMENTS.sub("", str(error)).rstrip(".?")
     if not isinstance(error, AuthenticationError | NoPermissionError) and not _OF_LOGIN.search(reason):
         return ConnectionLost(f"it refused the connection: {reason}", sent=False)
     hint = "Check the user, the password and the database number in the url."
-    if "Authentication required" in reason:
+    if is_unknown_command(error):
+        hint = IF_SENTINEL
+    elif "Authentication required" in reason:
         hint = "Put the password into the url: redis://:password@host:6379/0."
     elif "without any password" in reason:
         hint = "Remove the password from the url, or set the password on the server."

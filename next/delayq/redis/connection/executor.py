@@ -77,6 +77,12 @@ class Executor(ABC):
         """
         raise NotImplementedError
 
+    def skip_failed_nodes(self, seconds: float) -> None:  # noqa: B027  # only a cluster has several nodes
+        """Wait only once for each node of a cluster: for `seconds` after a failed call, calls to its node fail at once.
+
+        The failed call itself was retried as always.
+        """
+
     @abstractmethod
     async def close(self) -> None:
         """Close the idle connections."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.errors import is_unknown_command
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.several import SeveralServers, host_in_url
@@ -120,6 +121,13 @@ class Sentinels:
         raise refusal or ConnectionLost(f"none of its sentinels answered ({asked})", sent=False)
 
     def _refusal(self, where: str, error: CallRefused) -> LoginRefused:
+        if is_unknown_command(error):
+            return LoginRefused(
+                f"The server at {where} is not a sentinel.",
+                hint="For a single server, write redis://host:6379/0. For a Redis Cluster, write "
+                "redis+cluster://host1:6379,host2:6379.",
+                field="url",
+            )
         if "No such master" not in error.message:
             return LoginRefused(error.message, hint=error.hint, field="url")
         return LoginRefused(

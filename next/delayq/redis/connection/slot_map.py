@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from redis.crc import key_slot
 
-from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError
+from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.several import SeveralServers, host_in_url
@@ -109,11 +109,13 @@ class SlotMap:
     async def refresh(self) -> None:
         """Read the map if it is unknown or stale, at most once in READ_EVERY seconds.
 
-        Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused.
+        Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused if
+        the nodes that answer refuse the login.
         """
         if self._owners and (not self._is_stale or self._clock() < self._read_at + READ_EVERY):
             return
         self._read_at = self._clock()
+        refusal: LoginRefused | None = None
         asked = list(dict.fromkeys([*self.primaries(), *self._address.hosts]))
         for node in asked:
             try:
@@ -121,16 +123,16 @@ class SlotMap:
             except BackendUnavailable:
                 self.note_failure(node)
                 continue
+            except LoginRefused as error:
+                self.note_failure(node)
+                refusal = error
+                continue
             except CallRefused as error:
-                raise ConfigError(
-                    f"Redis at {node} is not a node of a cluster: {error.message}",
-                    hint="Write the address of a single server: redis://host:6379/0.",
-                    field="url",
-                ) from error
+                raise _not_a_node(node, error) from error
             self.note_answer(node)
             self._fill(ranges, node)
             return
-        raise BackendUnavailable(
+        raise refusal or BackendUnavailable(
             f"No node of the Redis Cluster answered ({', '.join(asked)}). Nothing was sent.",
             hint="Check that the nodes are running and that the url is right.",
         )
@@ -150,6 +152,17 @@ class SlotMap:
             owner or asked for owner in owners
         ]  # the node that was asked answers CLUSTERDOWN for the others
         self._is_stale = False
+
+
+def _not_a_node(node: str, error: CallRefused) -> ConfigError:
+    """Return the error for a server that refused to name the nodes of its cluster."""
+    if "cluster support disabled" not in error.message:
+        return ConfigError(error.message, hint=error.hint, field="url")
+    return ConfigError(
+        f"Redis at {node} is not a node of a cluster: {error.message}",
+        hint="Write the address of a single server: redis://host:6379/0.",
+        field="url",
+    )
 
 
 def _ranges(reply: list[Any]) -> list[tuple[int, int, str, int]]:

@@ -56,9 +56,7 @@ class QueueOperations(OperationsBase[RefT]):
         if queue is not None:
             return [value_of(totals[queue])]
         return [
-            QueueStats(queue=name, error=total.message)
-            if isinstance(total, CallRefused | NodeError)
-            else value_of(total)
+            QueueStats(queue=name, error=str(total)) if isinstance(total, CallRefused | NodeError) else value_of(total)
             for name, total in totals.items()
         ]
 
@@ -138,7 +136,7 @@ class QueueOperations(OperationsBase[RefT]):
         calls = [worker_registry.read_worker(self._session.keys, name) for name in names]
         outcomes = await self._session.executor.run_all(calls)
         found = [
-            WorkerInfo(name, [], {"error": outcome.message}) if isinstance(outcome, NodeError) else value_of(outcome)
+            WorkerInfo(name, [], {"error": str(outcome)}) if isinstance(outcome, NodeError) else value_of(outcome)
             for name, outcome in zip(names, outcomes, strict=True)
         ]
         return [worker for worker in found if worker is not None]

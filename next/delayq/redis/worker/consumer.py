@@ -128,6 +128,10 @@ class RedisConsumer:
         """Return the pause and restart switches, as they were last read."""
         return self._switches.at(self.now_ms())
 
+    def has_unread(self) -> bool:
+        """Return True if a queue could not be read: its last call failed."""
+        return self._resting.have_refused()
+
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
