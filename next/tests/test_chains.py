@@ -207,6 +207,7 @@ def test_a_batch_as_a_link(client: DelayQ, start: Start, tmp_path: Path) -> None
     chain(job("step", text="1"), batch([job("step", text=f"m{n}") for n in range(3)]), job("step", text="2")).dispatch()
     wait_until(lambda: lines(tmp_path / "log")[-1:] == ["2"])
     assert sorted(lines(tmp_path / "log")[1:4]) == ["m0", "m1", "m2"]
+    assert [info.state for info in client.batches.newest()] == ["finished"]
 
 
 def test_a_member_adds_members_once(client: DelayQ, start: Start, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class BatchDuties:
     async def start(self, step: Step, plan: BatchPlan) -> None:
         """Open a batch that is a link of a chain, and add its `before` jobs and its members to a step."""
         try:
+            await self._executor.run(calls.list_batch(self._keys, plan.id, step.now_ms))
             cancelled = await self._open(plan)
         except BackendError as error:
             step.error = error
