@@ -70,7 +70,7 @@ _READING: Final[list[Root]] = [
     *(Operations.get, Operations.look_elsewhere, Operations.wait, Operations.list_jobs, Operations.iter_jobs),
     *(Operations.search, Operations.iter_search, Operations.find_failed),
     *(Operations.iter_failed, Operations.failed_groups, Operations.workers, Operations.control),
-    *(BatchOperations.get, BatchOperations.require, BatchOperations.newest, BatchOperations.failed),
+    *(BatchOperations.get, BatchOperations.failed, batches.newest_batches),
 ]
 _CONSUMING: Final[list[Root]] = [
     *(delivery.read_new, delivery.read_pending, delivery.wait_new, delivery.renew, delivery.progress),

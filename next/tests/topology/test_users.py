@@ -466,10 +466,15 @@ def test_an_operator_can_use_each_family_of_commands(
     command("config", "show")
     for queue in QUEUES:
         command("queue", "remove", queue)
-    with DelayQ(place.url("delayq-operator")) as operator:
-        send_batch(operator, "b1")
+    assert place.refusals() == []
+
+
+def test_an_operator_can_use_the_commands_of_batches(
+    place: Place, run: Callable[..., Result], client_of: Callable[[str], DelayQ]
+) -> None:
+    send_batch(client_of("delayq-operator"), "b1")
     for words in (("list",), ("show", "b1"), ("retry", "b1"), ("cancel", "b1", "--yes")):
-        command("batch", *words)
+        run("delayq-operator", "batch", *words)
     assert place.refusals() == []
 
 
