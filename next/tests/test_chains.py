@@ -202,11 +202,12 @@ def test_then_is_sent_after_a_retry_of_all_failed_members(client: DelayQ, start:
     wait_until(lambda: lines(tmp_path / "log")[11:] == ["then"])
 
 
-def test_a_batch_as_a_link(client: DelayQ, start: Start, tmp_path: Path) -> None:
+def test_a_batch_as_a_link(client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis) -> None:
     start("--queue", "q")
     chain(job("step", text="1"), batch([job("step", text=f"m{n}") for n in range(3)]), job("step", text="2")).dispatch()
     wait_until(lambda: lines(tmp_path / "log")[-1:] == ["2"])
     assert sorted(lines(tmp_path / "log")[1:4]) == ["m0", "m1", "m2"]
+    assert server.zcard("delayq:batches") == 1
 
 
 def test_a_member_adds_members_once(client: DelayQ, start: Start, tmp_path: Path) -> None:

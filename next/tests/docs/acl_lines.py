@@ -23,6 +23,7 @@ from delayq.redis.connection import blocking, sentinel
 from delayq.redis.connection.cluster import ClusterExecutor
 from delayq.redis.connection.slot_map import SlotMap
 from delayq.redis.keys import Keys
+from delayq.redis.operations.batches import BatchOperations
 from delayq.redis.operations.operations import Operations
 from delayq.redis.scripts import load
 from delayq.redis.session import Session
@@ -62,12 +63,14 @@ Root = Any
 _SCHEDULING: Final[list[Root]] = [
     *(Operations.schedule, Operations.schedule_many, Operations.push_raw, Operations.cancel, Operations.reschedule),
     *(Operations.run_now, Operations.get, Operations.look_elsewhere, Operations.wait),
+    *(Operations.send_chain, BatchOperations),
 ]
 _READING: Final[list[Root]] = [
     *(Operations.queues, Operations.stats, Operations.history, Operations.upcoming, Operations.queue_show),
     *(Operations.get, Operations.look_elsewhere, Operations.wait, Operations.list_jobs, Operations.iter_jobs),
     *(Operations.search, Operations.iter_search, Operations.find_failed),
     *(Operations.iter_failed, Operations.failed_groups, Operations.workers, Operations.control),
+    *(BatchOperations.get, BatchOperations.failed, batches.newest_batches),
 ]
 _CONSUMING: Final[list[Root]] = [
     *(delivery.read_new, delivery.read_pending, delivery.wait_new, delivery.renew, delivery.progress),
@@ -78,7 +81,8 @@ _WORKING: Final[list[Root]] = [
     *(RedisBackend.worker_registry, RedisBackend.check),
 ]
 _OPERATING: Final[list[Root]] = [
-    getattr(Operations, name) for name in vars(DelayQ) if name[0] != "_" and hasattr(Operations, name)
+    *[getattr(Operations, name) for name in vars(DelayQ) if name[0] != "_" and hasattr(Operations, name)],
+    BatchOperations,
 ]
 _CONFIRMING: Final = Session._write_confirmed
 """Sends WAIT or WAITAOF, which only some settings need."""

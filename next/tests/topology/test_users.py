@@ -20,11 +20,13 @@ import redis
 from redis.exceptions import MovedError, ResponseError
 from typer.testing import CliRunner, Result
 
-from delayq import DelayQ, FoundElsewhere
+from delayq import BatchInfo, DelayQ, FoundElsewhere, JobRef
 from delayq.backends.values import Acked, Failed, Released
 from delayq.cli import main as cli
+from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.errors import CallRefused, LoginRefused
 from delayq.core.job_spec import JobSpec
+from delayq.core.options import Options
 from delayq.redis import repair
 from delayq.redis.backend import RedisBackend
 from delayq.redis.calls import delivery
@@ -57,7 +59,7 @@ OPEN_TO_ALL = {"auth", "hello", "quit", "reset"}
 
 APP = """
 import os, time
-from delayq import Fail, JobContext, job
+from delayq import Fail, JobContext, batch, job
 
 @job("done", retention="1h")
 def done(context: JobContext) -> str:
@@ -91,6 +93,7 @@ def late() -> None:
 @job("parent", retention="1h")
 def parent() -> None:
     done.job().dispatch(queue="mail", id="child")
+    batch([done.job().on_queue("mail")], id="of-handler").dispatch()
 """
 
 
@@ -246,6 +249,15 @@ def send(client: redis.Redis, *words: str) -> Any:
         client.connection_pool.release(connection)
 
 
+def link(queue: str, job_id: str | None = None) -> Link:
+    return link_of(JobSpec(name="job", queue=queue, delay="1h"), Options(), 0, job_id=job_id)
+
+
+def send_batch(client: DelayQ, batch_id: str) -> BatchInfo:
+    members = [Chain([link(queue, job_id=f"{batch_id}.{n}")]) for n, queue in enumerate(QUEUES)]
+    return client.batches.send(BatchPlan(batch_id, members=members))
+
+
 def state_of(client: DelayQ, queue: str, job_id: str) -> str:
     info = client.get(job_id, queue=queue)
     return info.state if info else "absent"
@@ -269,6 +281,10 @@ def test_a_producer_can_do_its_work(place: Place, admin: DelayQ, client_of: Call
         assert producer.cancel("a", queue=queue) == "unknown"
         with pytest.raises(TimeoutError):
             producer.wait("later", queue=queue, timeout="10ms")
+    first = producer.send_chain(Chain([link("orders"), link("mail")]))
+    assert isinstance(first, JobRef) and first.cancel() == "cancelled"
+    assert send_batch(producer, "b1").pending == len(QUEUES)
+    assert producer.batches.cancel("b1").is_cancelled
     producer.schedule("job", id="only", queue="mail", delay="1h")
     with pytest.raises(FoundElsewhere):
         producer.get("only")
@@ -330,6 +346,7 @@ def test_a_worker_can_do_its_work(
         for name in ("hopeless", "late"):
             assert (info := producer.wait(name, queue=queue, timeout="30s")) and info.state == "failed", (queue, name)
     assert (info := producer.wait("child", queue="mail", timeout="20s")) and info.result == "result"
+    wait_until(lambda: (info := admin.batches.get("of-handler")) is not None and info.state == "finished")
     wait_until(admin.workers)
     worker.terminate()
     assert worker.wait(timeout=30) == 0
@@ -452,6 +469,15 @@ def test_an_operator_can_use_each_family_of_commands(
     assert place.refusals() == []
 
 
+def test_an_operator_can_use_the_commands_of_batches(
+    place: Place, run: Callable[..., Result], client_of: Callable[[str], DelayQ]
+) -> None:
+    send_batch(client_of("delayq-operator"), "b1")
+    for words in (("list",), ("show", "b1"), ("retry", "b1"), ("cancel", "b1", "--yes")):
+        run("delayq-operator", "batch", *words)
+    assert place.refusals() == []
+
+
 def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Result]) -> None:
     for queue in QUEUES:
         admin.schedule("job", id="scheduled", queue=queue, delay="1h")
@@ -475,6 +501,8 @@ def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Resul
         command("stats", "--days", "7", "--queue", queue)
     command("failed", "list")
     command("failed", "groups")
+    send_batch(admin, "b1")
+    assert all("b1" in command("batch", *words) for words in (("list",), ("show", "b1")))
     announce_worker(place)
     assert "orders" in command("workers")
     assert all(queue in command("stats") for queue in QUEUES)
@@ -487,6 +515,7 @@ def test_a_reader_changes_nothing(place: Place, admin: DelayQ, client_of: Callab
     admin.schedule("job", id="ready")
     admin.schedule("job", id="b", delay="1h")
     admin.archive("b")
+    send_batch(admin, "b1")
     before = [dump(server) for server in place.primaries()]
     writes: list[Callable[[], object]] = [
         lambda: reader.schedule("job"),
@@ -507,6 +536,7 @@ def test_a_reader_changes_nothing(place: Place, admin: DelayQ, client_of: Callab
         lambda: reader.queue_set("orders", lease="20s"),
         lambda: reader.queue_remove("new"),
         lambda: reader.prune_failed(older="0s"),
+        lambda: reader.batches.cancel("b1"),
     ]
     for write in writes:
         with pytest.raises(CallRefused):

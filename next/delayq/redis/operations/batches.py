@@ -73,9 +73,8 @@ class BatchOperations:
             size = len(reads) // len(ids) if ids else 0
             infos = [_info(batch_id, values[n * size : (n + 1) * size]) for n, batch_id in enumerate(ids)]
             gone = [batch_id for batch_id, info in zip(ids, infos, strict=True) if info is None]
-            if not gone:
+            if not gone or not await self._unlist(gone):
                 return [info for info in infos if info is not None]
-            await executor.run(calls.unlist_batches(keys, gone))
 
     async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
         """Return queue and id of the failed jobs of a batch, in no order. `limit`: the maximum number of jobs.
@@ -247,6 +246,14 @@ class BatchOperations:
                 raise step.error
             if step.again_in != 0.0:
                 return
+
+    async def _unlist(self, gone: Sequence[str]) -> bool:
+        """Remove batches from the list of batches. Return False for a Redis user that may only read."""
+        try:
+            await self._session.executor.run(calls.unlist_batches(self._session.keys, gone))
+        except CallRefused:
+            return False
+        return True
 
     async def _note(self, batch_id: str, *, cancel: bool = False) -> Noted:
         call: Call[Noted] = note_members(self._session.keys, self._session.options, batch_id, (), cancel=cancel)
