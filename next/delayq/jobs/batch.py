@@ -8,7 +8,6 @@ when all members have succeeded, `finally_` when all members have ended.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,19 +17,15 @@ from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id, new_id
 from delayq.core.names import check_batch_id
-from delayq.jobs.dispatch import Sendable
-from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker
+from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker, Member
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
-
-if TYPE_CHECKING:
-    from delayq.jobs.chain import PendingChain
 
 MAX_MEMBERS = 100_000
 
 
 def batch(
-    members: "Iterable[Sendable | PendingChain]",
+    members: Iterable[Member],
     *,
     id: str | None = None,
     name: str = "",
@@ -60,7 +55,7 @@ def batch(
 class PendingBatch(AsLink):
     """A batch that has not been sent."""
 
-    members: "tuple[Sendable | PendingChain, ...]"
+    members: tuple[Member, ...]
     id: str | None
     name: str
     allow_failures: bool
@@ -165,7 +160,7 @@ class RunningBatch:
         """Cancel the batch in an event loop; see `cancel`."""
         return await current_manager().connection().aclient.batches.cancel(self.id)
 
-    def add(self, members: "Iterable[Sendable | PendingChain]") -> BatchInfo:
+    def add(self, members: Iterable[Member]) -> BatchInfo:
         """Add members to the batch, and send them now. If the batch was cancelled, nothing is added.
 
         If the job that calls this method is run again, no member is added twice, as long as the job adds the same
@@ -174,12 +169,12 @@ class RunningBatch:
         connection, chains = self._plan(members)
         return connection.client.batches.add(self.id, chains)
 
-    async def aadd(self, members: "Iterable[Sendable | PendingChain]") -> BatchInfo:
+    async def aadd(self, members: Iterable[Member]) -> BatchInfo:
         """Add members in an event loop; see `add`."""
         connection, chains = self._plan(members)
         return await connection.aclient.batches.add(self.id, chains)
 
-    def _plan(self, members: "Iterable[Sendable | PendingChain]") -> tuple[Connection, list[Chain]]:
+    def _plan(self, members: Iterable[Member]) -> tuple[Connection, list[Chain]]:
         manager = current_manager()
         maker = LinkMaker(manager, connection=manager.settings.connection)
         given = list(members)

@@ -18,17 +18,16 @@ from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.dispatch import Sendable
-from delayq.jobs.links import AsLink, AsMember, LinkMaker
+from delayq.jobs.links import AsLink, AsMember, Element, LinkMaker
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
 
 if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
     from delayq.client import AsyncJobRef, JobRef
     from delayq.core.batch_info import BatchInfo
-    from delayq.jobs.batch import PendingBatch
 
 
-def chain(*elements: "Sendable | PendingBatch") -> "PendingChain":
+def chain(*elements: Element) -> "PendingChain":
     """Return a chain of jobs and batches. Nothing is sent before `dispatch` is called.
 
     Each element starts when the one before it has succeeded. A batch succeeds when all its members have succeeded, or,
@@ -43,7 +42,7 @@ def chain(*elements: "Sendable | PendingBatch") -> "PendingChain":
 class PendingChain(AsMember):
     """A chain that has not been sent. Each method but `dispatch` and `adispatch` returns a new chain."""
 
-    elements: "tuple[Sendable | PendingBatch, ...]"
+    elements: tuple[Element, ...]
     _catch: tuple[Sendable, ...] = ()
     _connection: str | None = None
     _queue: str | None = None
@@ -71,11 +70,11 @@ class PendingChain(AsMember):
         duration_ms(delay, field="delay")
         return self._with(_delay=delay)
 
-    def prepend(self, *elements: "Sendable | PendingBatch") -> "PendingChain":
+    def prepend(self, *elements: Element) -> "PendingChain":
         """Return a chain with more jobs or batches at its start."""
         return self._with(elements=(*elements, *self.elements))
 
-    def append(self, *elements: "Sendable | PendingBatch") -> "PendingChain":
+    def append(self, *elements: Element) -> "PendingChain":
         """Return a chain with more jobs or batches at its end."""
         return self._with(elements=(*self.elements, *elements))
 
@@ -162,11 +161,11 @@ class RunningChain:
         """The names of the jobs and batches that follow this job. A batch without a name is shown as ''."""
         return [name_of(link) for link in self._links]
 
-    def prepend(self, *elements: "Sendable | PendingBatch") -> None:
+    def prepend(self, *elements: Element) -> None:
         """Add jobs or batches that run right after this job. Raises InvalidInput."""
         self._links[:0] = self._new(elements)
 
-    def append(self, *elements: "Sendable | PendingBatch") -> None:
+    def append(self, *elements: Element) -> None:
         """Add jobs or batches at the end of the chain. Raises InvalidInput."""
         self._links += self._new(elements)
 
@@ -175,7 +174,7 @@ class RunningChain:
         """The chain with its changes; None = the job has not changed it."""
         return Chain(self._links, self._before.catch) if self._added else None
 
-    def _new(self, elements: "tuple[Sendable | PendingBatch, ...]") -> list[Link]:
+    def _new(self, elements: tuple[Element, ...]) -> list[Link]:
         manager = current_manager()
         maker = LinkMaker(manager, connection=manager.settings.connection)
         new = []

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.core.chain import read_chain, read_membership
 from delayq.core.envelope import Envelope
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import DelayqError, InvalidInput
 
-if TYPE_CHECKING:  # most jobs use neither
+if TYPE_CHECKING:  # these modules import this one
     from delayq.jobs.batch import RunningBatch
     from delayq.jobs.chain import RunningChain
 
@@ -40,7 +39,6 @@ class JobContext:
 
     used_chain: "RunningChain | None" = None
     """The chain, if the handler has used it."""
-    _batch: "RunningBatch | None" = None
 
     def __init__(
         self,
@@ -65,7 +63,6 @@ class JobContext:
         self.headers: Mapping[str, str] = envelope.headers or {}
         self.tags: tuple[str, ...] = tuple(envelope.tags or ())
         self.raw = raw
-        self._envelope = envelope
         self._is_stopping = is_stopping
         self._on_progress = on_progress
 
@@ -77,22 +74,14 @@ class JobContext:
     def chain(self) -> "RunningChain":
         """The jobs that follow this job. A job without a chain can begin one.
 
-        Raises msgspec.MsgspecError if another program has damaged the chain.
+        Raises DelayqError for a job that runs without a worker, and for a chain that another program has damaged.
         """
-        if self.used_chain is None:
-            from delayq.jobs.chain import RunningChain
-
-            self.used_chain = RunningChain(self.id, read_chain(self._envelope.chain))
-        return self.used_chain
+        raise DelayqError(f"The job {self.name!r} runs without a worker, so no jobs follow it.")
 
     @property
     def batch(self) -> "RunningBatch | None":
-        """The batch of this member or callback; None = the job belongs to no batch."""
-        if self._batch is None and (membership := read_membership(self._envelope.batch)) is not None:
-            from delayq.jobs.batch import RunningBatch
-
-            self._batch = RunningBatch(membership.id, self.id)
-        return self._batch
+        """The batch of this member or callback; None = the job belongs to no batch, or runs without a worker."""
+        return None
 
     @property
     def stopping(self) -> bool:

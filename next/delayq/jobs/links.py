@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Union
 
 from delayq.core.chain import Chain, Link, link_of
 from delayq.core.display import shown
@@ -13,6 +14,12 @@ from delayq.manager import Connection, Manager
 
 Jobs = Sendable | Iterable[Sendable] | None
 """One job, several jobs, or none."""
+
+Element = Union[Sendable, "AsLink"]
+"""A link of a chain: a job or a batch."""
+
+Member = Union[Sendable, "AsMember"]
+"""A member of a batch: a job or a chain."""
 
 
 class LinkMaker:

@@ -28,8 +28,11 @@ from delayq.redis.shard_counts import ShardCounts
 
 logger: Final = logging.getLogger("delayq.loops")
 
-CLAIM_MS: Final = 5_000
+CLAIM_MS: Final = 2_000
 """How long an outbox is reserved for the relay that has read it."""
+
+HELD_WAIT: Final = 1.0
+"""Seconds until the next try, if another relay has reserved the outbox. That relay may have died."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -74,6 +77,8 @@ class OutboxRelay:
             page = await self._executor.run(
                 calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
             )
+            if page.is_held:
+                return Relayed(relayed, HELD_WAIT)
             steps = [self._step(row, queue) for row in page.rows]
             if steps:
                 relayed += await self._carry_out(queue, steps)

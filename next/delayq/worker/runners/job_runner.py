@@ -11,6 +11,7 @@ from delayq.core.outcome import GiveUp, Outcome
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
+from delayq.jobs.worker_context import WorkerContext
 from delayq.worker.attempt import Attempt, Attempts, current_attempt
 from delayq.worker.forking import exit_as_copy
 from delayq.worker.in_flight import InFlight, JobInFlight
@@ -93,7 +94,7 @@ class JobRunner:
 
     def _context(self, job: JobInFlight, attempt: Attempt) -> JobContext:
         in_flight = self._in_flight
-        return JobContext(
+        return WorkerContext(
             attempt.envelope,
             job.delivery.envelope,
             tries=attempt.policy.tries,
