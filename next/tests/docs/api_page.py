@@ -46,12 +46,23 @@ TITLES: Final = {
 
 NOT_EXPORTED: Final = {
     "client": "redis.operations.operations.Operations",
+    "jobs.batch": "client.Batches",
     "jobs.function": "jobs.function.JobFunction",
     "manager": "manager.Connection",
 }
 """Classes that `delayq` does not export, by the group that needs them: it returns their objects, or names them."""
 
-MADE_BY_DELAYQ: Final = ("JobContext", "Dispatch", "JobFunction", "Connection")
+MADE_BY_DELAYQ: Final = (
+    "JobContext",
+    "Dispatch",
+    "JobFunction",
+    "Connection",
+    "Batches",
+    "RunningBatch",
+    "RunningChain",
+    "PendingBatch",
+    "PendingChain",
+)
 """Classes whose constructor is not for users."""
 
 WITHOUT_MEMBERS: Final = ("Operations",)

@@ -34,13 +34,16 @@ def test_a_signal_handler_that_calls_gets_another_connection(url: str, server: r
     def call(number: int, frame: FrameType | None) -> None:
         answers.append(drive(executor.run(PING)))
 
-    before = signal.signal(signal.SIGALRM, call)
+    before = signal.signal(signal.SIGUSR1, call)  # SIGALRM belongs to pytest-timeout
+    here = threading.get_ident()
+    timer = threading.Timer(0.05, lambda: signal.pthread_kill(here, signal.SIGUSR1))
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        timer.start()
         late = command("BLPOP", "nothing", "0.2", parse=lambda reply: reply)
         assert drive(executor.run_all([late], block=0.2)) == [None]
     finally:
-        signal.signal(signal.SIGALRM, before)
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
     assert answers == [b"PONG"]
 
 
