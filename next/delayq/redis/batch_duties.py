@@ -4,12 +4,16 @@ A duty is an event of a batch that requires an action, such as sending the `then
 script repeats a duty in each answer until the relay reports that it is fulfilled.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from delayq.core.chain import BatchPlan, encode, places_of_members, read_plan, without_members
-from delayq.core.errors import BackendError
-from delayq.core.follow_up import FollowUps, jobs_of_duty, member_jobs
+from delayq.core.errors import BackendError, UnreadableEnvelope
+from delayq.core.follow_up import Duty, FollowUps, jobs_of_duty, member_jobs
+from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
 from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches as calls
@@ -19,6 +23,8 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.follow_up_sender import Step
 from delayq.redis.keys import Keys
 from delayq.redis.shard_counts import ShardCounts
+
+logger: Final = logging.getLogger("delayq.loops")
 
 MEMBERS_PER_CALL: Final = 250
 
@@ -57,17 +63,13 @@ class BatchDuties:
 
     async def fulfill(self, step: Step, batch_id: str, noted: Noted, failed: Mapping[str, str] = NO_FAILURE) -> None:
         """Add the jobs of the due duties of a batch to a step. `failed`: the headers about the first failure."""
-        plan = read_plan(noted.plan) if noted.due else None
         for duty in noted.due:
-            assert plan is not None
             if duty == "cancel":
                 if not await self._cancel.some(batch_id):
                     step.again_in = 0.0
                     continue
             else:
-                jobs, next_batch = jobs_of_duty(
-                    plan, duty, is_cancelled=noted.cancelled_ms is not None, failed=failed, now_ms=step.now_ms
-                )
+                jobs, next_batch = _jobs_of_duty(batch_id, duty, noted, failed, step.now_ms)
                 step.add(jobs, f"{batch_id}.{duty}")
                 if next_batch is not None:
                     await self.start(step, next_batch)
@@ -76,16 +78,20 @@ class BatchDuties:
     async def start(self, step: Step, plan: BatchPlan) -> None:
         """Open a batch that is a link of a chain, and add its `before` jobs and its members to a step."""
         try:
+            before, _ = jobs_of_duty(plan, "before", is_cancelled=False, failed={}, now_ms=step.now_ms)
+            members = member_jobs(plan, now_ms=step.now_ms)
             await self.enlist(plan.id, step.now_ms)
             cancelled = await self._open(plan)
+        except UnreadableEnvelope as error:
+            logger.error("batch %s cannot be read, so nothing follows it: %s", plan.id, error)
+            return
         except BackendError as error:
             step.error = error
             return
         if cancelled:
             return
-        jobs, _ = jobs_of_duty(plan, "before", is_cancelled=False, failed={}, now_ms=step.now_ms)
-        step.add(jobs, f"{plan.id}.before")
-        step.add(member_jobs(plan, now_ms=step.now_ms), f"{plan.id}.member")
+        step.add(before, f"{plan.id}.before")
+        step.add(members, f"{plan.id}.member")
         step.told.append((plan.id, "before"))
 
     async def cancel_waiting(self, batch_id: str) -> None:
@@ -139,6 +145,18 @@ class BatchDuties:
 
     def _call(self, batch_id: str, rows: Sequence[calls.Row]) -> Call[Noted]:
         return note_members(self._keys, self._options, batch_id, rows)
+
+
+def _jobs_of_duty(
+    batch_id: str, duty: Duty, noted: Noted, failed: Mapping[str, str], now_ms: int
+) -> tuple[list[NewJob], BatchPlan | None]:
+    """Return the jobs of a duty, or none if another program has damaged the plan of the batch."""
+    is_cancelled = noted.cancelled_ms is not None
+    try:
+        return jobs_of_duty(read_plan(noted.plan), duty, is_cancelled=is_cancelled, failed=failed, now_ms=now_ms)
+    except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:
+        logger.error("batch %s cannot be read, so its %s jobs are not sent: %s", batch_id, duty, error)
+        return [], None
 
 
 def _stop_chains(steps: Sequence[Step], noted: Noted) -> None:

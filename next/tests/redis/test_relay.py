@@ -320,6 +320,22 @@ def test_the_first_failure_cancels_the_batch_and_stops_chains_before_their_next_
     assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "bad"
 
 
+def test_a_batch_that_another_program_has_damaged_stops_no_other(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = Link(batch=BatchPlan("b2", members=[Chain([Link(job=msgspec.Raw(b'{"v":1}'))])]))
+    open_batch(queue, plan_of(single("one")))
+    server.hset(queue.keys.of_batch("b1", "plan"), "plan", "rubbish")
+    queue.schedule("first", envelope=chained("first", damaged), now="")
+    queue.schedule("other", envelope=chained("other", link("second")), now="")
+    for job in queue.read():
+        assert queue.ack(job)
+    with caplog.at_level(logging.ERROR):
+        assert relay(queue) == Relayed(3)
+    assert ids_of(queue) == {"second"}
+    assert len([record for record in caplog.records if "cannot be read" in record.message]) == 3
+
+
 def test_a_batch_in_a_chain_goes_on_after_its_last_member(queue: QueueOnServer) -> None:
     inner = BatchPlan("b1", members=[single("m1"), single("m2")], before=[link("before")])
     assert queue.ack(start(queue, chained("first", Link(batch=inner), link("last"))))
