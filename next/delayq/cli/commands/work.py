@@ -242,15 +242,21 @@ def _exit_at_signals() -> None:
     """End this process with code 0 at TERM, INT and HUP, even while C code blocks the main thread.
 
     Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
-    name server takes many seconds. So a thread waits for the byte that Python writes as soon as a signal arrives.
+    name server takes many seconds. So a thread waits for the number that Python writes as soon as a signal arrives.
     """
+    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if not is_ignored(one)]  # nohup ignores HUP
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if not is_ignored(number):  # as nohup does with HUP
-            signal.signal(number, lambda *_: os._exit(0))  # an exception could get lost in a destructor
-    threading.Thread(target=lambda: os.read(reader, 1) and os._exit(0), daemon=True).start()
+
+    def wait() -> None:
+        while not set(os.read(reader, 64)) & set(ends):
+            pass
+        os._exit(0)  # an exception could get lost in a destructor
+
+    for number in ends:
+        signal.signal(number, lambda *_: os._exit(0))
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str, form: LogFormat) -> None:
