@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from delayq.jobs.chain import PendingChain as PendingChain
     from delayq.jobs.chain import RunningChain as RunningChain
     from delayq.jobs.chain import chain as chain
+    from delayq.jobs.conditions import FailOnException as FailOnException
+    from delayq.jobs.conditions import Skip as Skip
+    from delayq.jobs.conditions import SkipIfBatchCancelled as SkipIfBatchCancelled
     from delayq.jobs.context import JobContext as JobContext
     from delayq.jobs.dispatch import Dispatch as Dispatch
     from delayq.jobs.dispatch import adispatch as adispatch
@@ -82,6 +85,11 @@ if TYPE_CHECKING:
     from delayq.jobs.job import Job as Job
     from delayq.jobs.listeners import listener as listener
     from delayq.jobs.local_run import Ran as Ran
+    from delayq.jobs.middleware import AsyncMiddleware as AsyncMiddleware
+    from delayq.jobs.middleware import Middleware as Middleware
+    from delayq.jobs.middleware import Next as Next
+    from delayq.jobs.middleware import RunningJob as RunningJob
+    from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.manager import Manager as Manager
     from delayq.manager import current_manager as current_manager
     from delayq.manager import set_manager as set_manager
@@ -105,12 +113,15 @@ _MODULES: Final = {
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.batch": "PendingBatch RunningBatch afind_batch batch find_batch",
     "jobs.chain": "PendingChain RunningChain chain",
+    "jobs.conditions": "FailOnException Skip SkipIfBatchCancelled",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",
     "jobs.job": "Job",
     "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
+    "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
+    "jobs.registry": "use_middleware",
     "manager": "Manager current_manager set_manager using_manager",
     "settings.model": "Settings",
 }

@@ -24,6 +24,7 @@ from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 from delayq.core.unique import Unique, check_unique
+from delayq.jobs.middleware import AnyMiddleware, check_middleware
 
 
 class Declared(TypedDict, total=False):
@@ -42,6 +43,7 @@ class Declared(TypedDict, total=False):
     retention: Duration | None
     tags: Sequence[str] | None
     unique: str | Unique | None
+    middleware: Sequence[AnyMiddleware] | None
 
 
 class ClassDeclared(Declared, total=False):
@@ -80,6 +82,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       the job. So if a new release declares other values, these values also apply to jobs that were sent before. Without
       a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
       5 s, a timeout of 60 s (0 = none), retention 0.
+    * A worker runs `middleware` around the handler.
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """
@@ -97,6 +100,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_timeout: OnTimeout | None = None
     max_exceptions: int | None = None
     retention_ms: int | None = None
+    middleware: Sequence[AnyMiddleware] = ()
 
     def policy(self, standard: Policy) -> Policy:
         """Return `standard` with the declared values in place of its own."""
@@ -208,4 +212,5 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "on_timeout": ("on_timeout", _read_on_timeout),
     "max_exceptions": ("max_exceptions", lambda value: check_whole_number("max_exceptions", value, least=1)),
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
+    "middleware": ("middleware", check_middleware),
 }
