@@ -26,7 +26,7 @@ from delayq.core.outcome import Done, GiveUp, Policy, RunAgain, decide
 from delayq.jobs.dispatch import _by_name
 from delayq.jobs.local_run import Ran, arun, run
 from delayq.jobs.middleware import AnyMiddleware
-from delayq.jobs.registry import registry
+from delayq.jobs.registry import Registry, registry
 from tests.support.queue import envelope_of
 
 WRONG: Any = "a text"
@@ -113,17 +113,17 @@ def test_middleware_sees_the_job() -> None:
     @job("function", middleware=[Looks()])
     def close(context: JobContext, order_id: int = 42) -> None: ...
 
-    @handles("Mailer", middleware=[Looks()])
-    class Mailer:
+    @handles("Letters", middleware=[Looks()])
+    class Letters:
         def send(self, context: JobContext, data: Any) -> None: ...
 
     Close().dispatch_sync()
     close.job().dispatch_sync()
-    _by_name("Mailer@send", {"to": "ann"}).dispatch_sync()
+    _by_name("Letters@send", {"to": "ann"}).dispatch_sync()
     assert [(one.context.name, one.data) for one in seen] == [
         ("class", {"order_id": 42}),
         ("function", {"order_id": 42}),
-        ("Mailer@send", {"to": "ann"}),
+        ("Letters@send", {"to": "ann"}),
     ]
     assert [one.instance is None for one in seen] == [False, True, True]
 
@@ -227,21 +227,22 @@ def test_middleware_that_cannot_run_is_refused_at_the_declaration(middleware: An
     assert (refused.value.field, refused.value.hint != "") == ("middleware", True)
 
 
-def test_a_sync_middleware_is_refused_for_an_async_job_in_any_order() -> None:
+def test_a_middleware_that_does_not_fit_the_handler_is_refused_in_any_order() -> None:
+    jobs = Registry()
     with pytest.raises(InvalidInput, match="is async, but the middleware OnlySync has no method `ahandle`"):
 
-        @job("async", middleware=[OnlySync()])
+        @job("async", middleware=[OnlySync()], registry=jobs)
         async def declared() -> None: ...
 
-    @job("other")
+    @job("other", registry=jobs)
     async def asynchronous() -> None: ...
 
     with pytest.raises(InvalidInput, match="OnlySync has no method `ahandle`"):
-        use_middleware(OnlySync())
-    use_middleware(OnlyAsync())
+        jobs.use(OnlySync())
+    jobs.use(OnlyAsync())
     with pytest.raises(InvalidInput, match="OnlyAsync has no method `handle`"):
 
-        @job("plain")
+        @job("plain", registry=jobs)
         def plain() -> None: ...
 
 
