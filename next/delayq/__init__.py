@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from delayq.core.control_flow import JobCancelled as JobCancelled
     from delayq.core.control_flow import JobSignal as JobSignal
     from delayq.core.control_flow import JobTimedOut as JobTimedOut
+    from delayq.core.control_flow import LimitReached as LimitReached
     from delayq.core.control_flow import Retry as Retry
     from delayq.core.control_flow import Snooze as Snooze
     from delayq.core.control_flow import WorkerShutdown as WorkerShutdown
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import JobNotFailed as JobNotFailed
     from delayq.core.errors import JobNotFound as JobNotFound
     from delayq.core.errors import JobRunning as JobRunning
+    from delayq.core.errors import LimitNotFound as LimitNotFound
     from delayq.core.errors import NotConfirmed as NotConfirmed
     from delayq.core.errors import OutcomeUnknown as OutcomeUnknown
     from delayq.core.errors import PayloadLost as PayloadLost
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from delayq.core.job_search import FoundJobs as FoundJobs
     from delayq.core.job_search import JobSearch as JobSearch
     from delayq.core.job_spec import JobSpec as JobSpec
+    from delayq.core.limits import LimitInfo as LimitInfo
+    from delayq.core.limits import RateLimit as RateLimit
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -83,6 +87,10 @@ if TYPE_CHECKING:
     from delayq.jobs.function import handles as handles
     from delayq.jobs.function import job as job
     from delayq.jobs.job import Job as Job
+    from delayq.jobs.limits import Concurrency as Concurrency
+    from delayq.jobs.limits import RateLimited as RateLimited
+    from delayq.jobs.limits import WithoutOverlapping as WithoutOverlapping
+    from delayq.jobs.limits import use_limit as use_limit
     from delayq.jobs.listeners import listener as listener
     from delayq.jobs.local_run import Ran as Ran
     from delayq.jobs.middleware import AsyncMiddleware as AsyncMiddleware
@@ -101,13 +109,14 @@ _MODULES: Final = {
     "core.backoff": "Exponential Fixed Steps",
     "core.batch_info": "BatchInfo",
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound ConfigError Conflict DelayqError "
-    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed "
-    "OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
+    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning LimitNotFound "
+    "NotConfirmed OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
-    "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
+    "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut LimitReached Retry Snooze WorkerShutdown",
+    "core.limits": "LimitInfo RateLimit",
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
@@ -118,6 +127,7 @@ _MODULES: Final = {
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",
     "jobs.job": "Job",
+    "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
     "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",

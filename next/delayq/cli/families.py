@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "failed": Command(
         "Failed jobs", "Failed jobs (dead letters): list, group, retry and delete them.", "failed:failed"
     ),
+    "limit": Command("Limits", "Limits on running jobs: list them, and free their places.", "limits:limit"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Make due jobs ready without running them, until SIGTERM or Ctrl-C.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),

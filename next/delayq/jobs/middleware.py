@@ -63,6 +63,14 @@ class AsyncMiddleware(Protocol):
 AnyMiddleware = Middleware | AsyncMiddleware
 
 
+class CheckedMiddleware:
+    """The base class of middleware that fits only some jobs."""
+
+    def check_job(self, job_name: str, timeout_ms: int | None) -> None:
+        """Raise InvalidInput if the middleware does not fit a job. `timeout_ms`: None = the job declares no timeout."""
+        raise NotImplementedError
+
+
 def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
     """Return middleware as a tuple; raises InvalidInput for objects without a method `handle` or `ahandle`."""
     if not isinstance(middleware, Sequence) or isinstance(middleware, str | bytes):
@@ -79,8 +87,13 @@ def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
     return tuple(middleware)
 
 
-def check_fits(middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: bool) -> None:
-    """Raise InvalidInput if a middleware lacks the method for the handler of a job."""
+def check_fits(
+    middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: bool, timeout_ms: int | None = None
+) -> None:
+    """Raise InvalidInput if a middleware lacks the method for the handler of a job, or does not fit the job.
+
+    `timeout_ms`: the declared timeout of the job; None = the job declares none.
+    """
     method, kind = ("ahandle", "async") if is_async else ("handle", "not async")
     for one in middleware:
         if not callable(getattr(one, method, None)):
@@ -90,3 +103,5 @@ def check_fits(middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: 
                 hint=f"Add the method `{method}` to the middleware.",
                 field="middleware",
             )
+        if isinstance(one, CheckedMiddleware):
+            one.check_job(job_name, timeout_ms)

@@ -1,12 +1,13 @@
 """Runs a handler inside its middleware."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from delayq.core.outcome import Policy
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler
+from delayq.jobs.handlers import Handler, as_coroutine
 from delayq.jobs.middleware import AnyMiddleware, RunningJob, check_fits, check_middleware
 
 
@@ -39,7 +40,7 @@ class HandlerWithMiddleware:
         assert context is not None
         instance = self._handler.instance(job, context)
         own = check_middleware(instance.middleware()) if self._handler.has_middleware else ()
-        check_fits(own, self.name, is_async=self.is_async)
+        check_fits(own, self.name, is_async=self.is_async, timeout_ms=self.options.timeout_ms)
         running = RunningJob(context, job, instance)
         call = _run_async if self.is_async else _run
         return call((*self._middleware, *own), running, lambda: self._handler.call_on(instance, job, context), before)
@@ -52,7 +53,9 @@ def _run(
         return middleware[0].handle(job, lambda passed: _run(middleware[1:], passed, handler, before))
     if before is not None:
         before()
-    return handler()
+    result = handler()
+    # A decorator can hide a coroutine function. Its coroutine must run before the middleware goes on.
+    return asyncio.run(as_coroutine(result)) if inspect.isawaitable(result) else result
 
 
 async def _run_async(

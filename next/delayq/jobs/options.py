@@ -181,6 +181,8 @@ def _read_delay(value: Any) -> Any:
 
 
 def _hint_for(option: str, known: Mapping[str, Any]) -> str:
+    if option == "rate_limit":
+        return 'Use the middleware RateLimited: middleware=[RateLimited("sms", RateLimit.per_minute(60))].'
     if option in _NOT_YET:
         return f"delayq has no {_NOT_YET[option]} yet."
     if _OF_OTHER_QUEUES.get(option) in known:
@@ -192,7 +194,6 @@ _OF_OTHER_QUEUES: Final = {"countdown": "delay", "eta": "at", "expires": "deadli
 _NOT_YET: Final = {
     "cron": "recurring jobs",
     "every": "recurring jobs",
-    "rate_limit": "rate limits",
 }
 
 

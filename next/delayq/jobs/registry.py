@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from typing import Final
 
 from delayq.core.declared import declare
@@ -28,7 +29,7 @@ class Registry:
         """Add middleware for all jobs; see `use_middleware`."""
         checked = check_middleware(middleware)
         for handler in self._handlers.values():
-            check_fits(checked, handler.name, is_async=handler.is_async)
+            _check_fits(checked, handler)
         self._middleware += checked
         self._ready.clear()
 
@@ -40,7 +41,7 @@ class Registry:
         warning.
         """
         check_job_name(handler.name)
-        check_fits([*self._middleware, *handler.options.middleware], handler.name, is_async=handler.is_async)
+        _check_fits([*self._middleware, *handler.options.middleware], handler)
         known = self._handlers.get(handler.name)
         if known is not None:
             self._may_replace(handler.name, known.origin, handler.origin)
@@ -109,7 +110,7 @@ class Registry:
         middleware = [*self._middleware, *handler.options.middleware]
         if not middleware and not handler.has_middleware:
             return handler
-        check_fits(middleware, handler.name, is_async=handler.is_async)
+        _check_fits(middleware, handler)
         return HandlerWithMiddleware(handler, middleware)
 
     def _handler_of_method(self, name: str) -> Handler:
@@ -130,6 +131,10 @@ class Registry:
                 field="name",
             )
         warnings.warn(f"The job {name!r} is declared again by {new}; the new declaration replaces it.", stacklevel=4)
+
+
+def _check_fits(middleware: Sequence[AnyMiddleware], handler: Handler) -> None:
+    check_fits(middleware, handler.name, is_async=handler.is_async, timeout_ms=handler.options.timeout_ms)
 
 
 def _is_handler(kind: type, method: str) -> bool:

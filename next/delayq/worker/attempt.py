@@ -319,6 +319,7 @@ class Attempts:
             attempts=outcome.attempts,
             exceptions=outcome.exceptions,
             unknown_since_ms=outcome.unknown_since_ms,
+            refusals=outcome.refusals,
         )
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
 
