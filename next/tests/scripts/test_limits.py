@@ -204,15 +204,16 @@ def _pairs(granted: list[bool]) -> tuple[list[int], list[int]]:
     return at[:-1], at[1:]
 
 
-def test_a_changed_rate_never_waits_longer_than_for_an_empty_bucket(limit: LimitOnServer) -> None:
+def test_a_changed_rate_begins_with_a_full_bucket(limit: LimitOnServer) -> None:
     assert limit.take(RateLimit.per_day(1))
-    fast = RateLimit.bucket(10, per="1s", burst=10)
-    assert not limit.take(fast)
-    assert limit.take(fast, now=NOW + 100)
+    assert not limit.take(RateLimit.per_day(1))
+    assert limit.take(RateLimit.per_second(1))
+    assert not limit.take(RateLimit.per_day(1))
 
 
 def test_a_bucket_is_gone_when_it_is_full_again(limit: LimitOnServer) -> None:
     limit.take(RateLimit.bucket(1, per="1h", burst=5), RateLimit.per_second(1))
+    limit.take(RateLimit.per_second(2))
     assert HOUR - 60 * SECOND < limit.server.pttl(limit.key("rates:")) <= HOUR
 
 
