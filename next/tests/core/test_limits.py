@@ -15,6 +15,9 @@ from delayq.core.limits import (
     key_of_text,
 )
 
+WRONG: Any = "60"
+NUMBER: Any = 7
+
 
 def test_rates() -> None:
     assert RateLimit.per_second(5) == RateLimit(5, 1_000, 5)
@@ -30,7 +33,7 @@ def test_rates() -> None:
         (lambda: RateLimit.per_minute(0), "limit"),
         (lambda: RateLimit.per_minute(-1), "limit"),
         (lambda: RateLimit.per_minute(True), "limit"),
-        (lambda: RateLimit.per_minute("60"), "limit"),
+        (lambda: RateLimit.per_minute(WRONG), "limit"),
         (lambda: RateLimit.bucket(1, per="0s"), "per"),
         (lambda: RateLimit.bucket(1, per="60"), "per"),
         (lambda: RateLimit.bucket(1, burst=0), "burst"),
@@ -40,13 +43,13 @@ def test_rates() -> None:
         (lambda: check_limit_name("a{b"), "name"),
         (lambda: check_limit_name("a}b"), "name"),
         (lambda: check_limit_name(""), "name"),
-        (lambda: check_limit_name(7), "name"),
+        (lambda: check_limit_name(NUMBER), "name"),
         (lambda: check_key("a\n"), "key"),
         (lambda: check_key("é" * 128), "key"),
-        (lambda: check_key(7), "key"),
+        (lambda: check_key(NUMBER), "key"),
         (lambda: check_rates([]), "rate"),
-        (lambda: check_rates(60), "rate"),
-        (lambda: check_rates([60]), "rate"),
+        (lambda: check_rates(WRONG), "rate"),
+        (lambda: check_rates([WRONG]), "rate"),
         (lambda: check_rates([RateLimit.per_day(1)] * 11), "rate"),
     ],
 )
