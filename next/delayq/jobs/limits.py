@@ -167,7 +167,7 @@ class WithoutOverlapping(Concurrency):
 class RateLimited:
     """Lets jobs start only as fast as a rate allows, in all workers.
 
-    * `name`: the name of the limit. Jobs with the same name share the limit.
+    * `name`: the name of the limit. Jobs with the same name, key and rate share a bucket of tokens.
     * `rate`: a rate, or a list of rates that must all allow the job; None = the rates of `use_limit`.
     * `key`, `drop`: see Concurrency.
 

@@ -21,6 +21,8 @@ PAGES = (
     "jobs",
     "schedule",
     "unique",
+    "middleware",
+    "limits",
     "cancel",
     "retries",
     "operations",
