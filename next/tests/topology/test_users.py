@@ -57,7 +57,7 @@ OPEN_TO_ALL = {"auth", "hello", "quit", "reset"}
 
 APP = """
 import os, time
-from delayq import Fail, JobContext, job
+from delayq import Concurrency, Fail, JobContext, RateLimit, RateLimited, job
 
 @job("done", retention="1h")
 def done(context: JobContext) -> str:
@@ -69,6 +69,11 @@ def done(context: JobContext) -> str:
 def flaky(context: JobContext) -> None:
     if context.attempt == 1:
         raise ValueError("first attempt")
+
+LIMITS = [Concurrency("few", 2), RateLimited("slow", RateLimit.per_day(4))]
+
+@job("limited", retention="1h", middleware=LIMITS)
+def limited() -> None: ...
 
 @job("hopeless", tries=1)
 def hopeless() -> None:
@@ -314,7 +319,7 @@ def test_a_worker_can_do_its_work(
     place: Place, admin: DelayQ, worker: "subprocess.Popen[bytes]", client_of: Callable[[str], DelayQ], tmp_path: Path
 ) -> None:
     producer = client_of("delayq-producer")
-    with_retention = ("done", "flaky", "crash", "parent")
+    with_retention = ("done", "flaky", "crash", "parent", "limited")
     for queue in QUEUES:
         for name in (*with_retention, "hopeless", "late"):
             producer.schedule(name, id=name, queue=queue, delay="10ms", retention=None)
