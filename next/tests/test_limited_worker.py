@@ -1,4 +1,4 @@
-"""Limits in real workers: threads, kills, and what the commands show of a refused job."""
+"""Limits in real workers: threads, kills, and the output of commands for a refused job."""
 
 import json
 import os

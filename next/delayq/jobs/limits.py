@@ -160,7 +160,7 @@ class WithoutOverlapping(Concurrency):
             self._name = ""
         elif key is None:
             raise InvalidInput(
-                "shared is True, but there is no key.", hint='Give a key, such as ["order_id"].', field="key"
+                "shared is True, but key is None.", hint='Give a key, such as ["order_id"].', field="key"
             )
 
 

@@ -31,7 +31,7 @@ if not has_place and held >= limit then
   return { 0, held }
 end
 
--- 2. Take it. The first command needs memory. The other commands remove what has expired.
+-- 2. Take it. The first command needs memory. The other commands also remove expired places.
 
 local expires = now + expire_ms
 redis.call('ZADD', holders, string.format('%.0f', expires), holder)

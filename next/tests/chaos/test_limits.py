@@ -138,7 +138,7 @@ def kill_children(worker: int, log: Path) -> int:
 
 
 def running_at_most(log: list[str]) -> tuple[int, int, int]:
-    """Return the most jobs that ran at a time, all starts, and those of jobs that had started before.
+    """Return the most jobs that ran at a time, the number of starts, and the number of repeated starts.
 
     A job whose process was killed counts as running until its next attempt ends, because nothing else has its place.
     """

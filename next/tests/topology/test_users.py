@@ -457,6 +457,15 @@ def test_an_operator_can_use_each_family_of_commands(
     assert place.refusals() == []
 
 
+def test_an_operator_can_free_places(place: Place, admin: DelayQ, run: Callable[..., Result]) -> None:
+    names = ("few", "mail", "three")
+    for name in names:
+        admin.limits.acquire(name, 1, holder="orders a", expire_ms=60_000)
+        assert run("delayq-operator", "limit", "free", name).stdout == f"{name}  1 place freed\n"
+    assert len(run("delayq-operator", "limit", "list").stdout.splitlines()) == 1 + len(names)
+    assert place.refusals() == []
+
+
 def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Result]) -> None:
     for queue in QUEUES:
         admin.schedule("job", id="scheduled", queue=queue, delay="1h")
@@ -464,9 +473,12 @@ def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Resul
         admin.schedule("job", id=f"failed-{queue}", queue=queue, delay="1h")
         admin.archive(f"failed-{queue}", queue=queue)
         admin.pause(queue)
+        admin.limits.acquire(f"limit-of-{queue}", 1, holder="orders a", expire_ms=60_000)
 
     def command(*words: str) -> str:
         return run("delayq-reader", *words).stdout
+
+    assert len(command("limit", "list").splitlines()) == 1 + len(QUEUES)
 
     for queue in QUEUES:
         for state in ("scheduled", "ready", "reserved", "failed", "completed"):
