@@ -16,8 +16,8 @@
 -- COST     O(rows)
 --
 -- This is the generic cell rate algorithm (GCRA): a token bucket that stores one number. The bucket of a rate that is
--- not stored is full, so a changed rate begins with a full bucket. Each call takes tokens, so a caller that does not get
--- the reply must not repeat the call. A full server refuses the script.
+-- not stored is full, so a changed rate begins with a full bucket. Each call takes tokens, so a caller that does not
+-- get the reply must not repeat the call. A full server refuses the script.
 
 local changes = {} -- field, time, field, time …
 local last = now
