@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from delayq.core.control_flow import JobCancelled as JobCancelled
     from delayq.core.control_flow import JobSignal as JobSignal
     from delayq.core.control_flow import JobTimedOut as JobTimedOut
+    from delayq.core.control_flow import LimitReached as LimitReached
     from delayq.core.control_flow import Retry as Retry
     from delayq.core.control_flow import Snooze as Snooze
     from delayq.core.control_flow import WorkerShutdown as WorkerShutdown
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import JobNotFailed as JobNotFailed
     from delayq.core.errors import JobNotFound as JobNotFound
     from delayq.core.errors import JobRunning as JobRunning
+    from delayq.core.errors import LimitNotFound as LimitNotFound
     from delayq.core.errors import NotConfirmed as NotConfirmed
     from delayq.core.errors import OutcomeUnknown as OutcomeUnknown
     from delayq.core.errors import PayloadLost as PayloadLost
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from delayq.core.job_search import FoundJobs as FoundJobs
     from delayq.core.job_search import JobSearch as JobSearch
     from delayq.core.job_spec import JobSpec as JobSpec
+    from delayq.core.limits import LimitInfo as LimitInfo
+    from delayq.core.limits import RateLimit as RateLimit
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -71,6 +75,9 @@ if TYPE_CHECKING:
     from delayq.jobs.chain import PendingChain as PendingChain
     from delayq.jobs.chain import RunningChain as RunningChain
     from delayq.jobs.chain import chain as chain
+    from delayq.jobs.conditions import FailOnException as FailOnException
+    from delayq.jobs.conditions import Skip as Skip
+    from delayq.jobs.conditions import SkipIfBatchCancelled as SkipIfBatchCancelled
     from delayq.jobs.context import JobContext as JobContext
     from delayq.jobs.dispatch import Dispatch as Dispatch
     from delayq.jobs.dispatch import adispatch as adispatch
@@ -80,8 +87,17 @@ if TYPE_CHECKING:
     from delayq.jobs.function import handles as handles
     from delayq.jobs.function import job as job
     from delayq.jobs.job import Job as Job
+    from delayq.jobs.limits import Concurrency as Concurrency
+    from delayq.jobs.limits import RateLimited as RateLimited
+    from delayq.jobs.limits import WithoutOverlapping as WithoutOverlapping
+    from delayq.jobs.limits import use_limit as use_limit
     from delayq.jobs.listeners import listener as listener
     from delayq.jobs.local_run import Ran as Ran
+    from delayq.jobs.middleware import AsyncMiddleware as AsyncMiddleware
+    from delayq.jobs.middleware import Middleware as Middleware
+    from delayq.jobs.middleware import Next as Next
+    from delayq.jobs.middleware import RunningJob as RunningJob
+    from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.manager import Manager as Manager
     from delayq.manager import current_manager as current_manager
     from delayq.manager import set_manager as set_manager
@@ -93,24 +109,29 @@ _MODULES: Final = {
     "core.backoff": "Exponential Fixed Steps",
     "core.batch_info": "BatchInfo",
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound ConfigError Conflict DelayqError "
-    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning NotConfirmed "
-    "OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
+    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning LimitNotFound "
+    "NotConfirmed OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
-    "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut Retry Snooze WorkerShutdown",
+    "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut LimitReached Retry Snooze WorkerShutdown",
+    "core.limits": "LimitInfo RateLimit",
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.batch": "PendingBatch RunningBatch afind_batch batch find_batch",
     "jobs.chain": "PendingChain RunningChain chain",
+    "jobs.conditions": "FailOnException Skip SkipIfBatchCancelled",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",
     "jobs.job": "Job",
+    "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
     "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
+    "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
+    "jobs.registry": "use_middleware",
     "manager": "Manager current_manager set_manager using_manager",
     "settings.model": "Settings",
 }

@@ -20,6 +20,7 @@ from delayq.core.times import Duration, Instant
 from delayq.core.views import JobInfo
 from delayq.redis.connection.leaf import drive
 from delayq.redis.operations.batches import BatchOperations
+from delayq.redis.operations.limits import LimitOperations
 from delayq.redis.operations.operations import Operations
 from delayq.settings.connections import Routes
 from delayq.settings.model import Settings, load_settings
@@ -169,6 +170,11 @@ class AsyncDelayQ(Operations[AsyncJobRef]):
         """The operations on batches."""
         return BatchOperations(self._session, self)
 
+    @cached_property
+    def limits(self) -> LimitOperations:
+        """The operations on limits."""
+        return LimitOperations(self._session)
+
     def __repr__(self) -> str:
         """Name the server, without secrets."""
         return f"AsyncDelayQ({self._session.executor.where!r}, prefix={self._session.keys.prefix!r})"
@@ -201,6 +207,18 @@ def of_batches(
 
     @wraps(operation)
     def method(self: "Batches", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(operation(self._operations, *args, **kwargs))
+
+    return method
+
+
+def of_limits(
+    operation: "Callable[Concatenate[LimitOperations, P], Coroutine[Any, Any, T]]",
+) -> "Callable[Concatenate[Limits, P], T]":
+    """Turn an operation on limits into a method of Limits with the same signature, without `async`."""
+
+    @wraps(operation)
+    def method(self: "Limits", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(operation(self._operations, *args, **kwargs))
 
     return method
@@ -244,6 +262,19 @@ class Batches:
     retry = of_batches(BatchOperations.retry)
     send = of_batches(BatchOperations.send)
     add = of_batches(BatchOperations.add)
+
+
+class Limits:
+    """The operations on limits, as `DelayQ.limits` has them."""
+
+    def __init__(self, operations: LimitOperations) -> None:
+        self._operations = operations
+
+    acquire = of_limits(LimitOperations.acquire)
+    release = of_limits(LimitOperations.release)
+    take = of_limits(LimitOperations.take)
+    list = of_limits(LimitOperations.list)
+    free = of_limits(LimitOperations.free)
 
 
 def _settings_of(settings: Settings | None, **given: str | None) -> Settings:
@@ -308,6 +339,11 @@ class DelayQ:
     def batches(self) -> Batches:
         """The operations on batches."""
         return Batches(BatchOperations(self._operations._session, self._operations))
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The operations on limits."""
+        return Limits(LimitOperations(self._operations._session))
 
     schedule = blocking(Operations[JobRef].schedule)
     send_chain = blocking(Operations[JobRef].send_chain)

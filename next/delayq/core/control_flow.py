@@ -41,6 +41,18 @@ class Snooze(JobSignal):
         self.delay_ms = duration_ms(delay)
 
 
+class LimitReached(Snooze):
+    """Raised in place of a handler when a limit lets no further job run. The job runs again later, at no cost.
+
+    `limit` is the name of the limit. The first wait is 1 to 3 s, at random. Each further refusal in a row makes the
+    wait 1.5 times as long, up to 15 s.
+    """
+
+    def __init__(self, limit: str) -> None:
+        super().__init__("1s", reason=f"the limit {limit} is reached")
+        self.limit = limit
+
+
 class Fail(JobSignal):
     """Raise this in a handler to fail the job at once, even if attempts are left.
 

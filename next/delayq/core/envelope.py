@@ -39,6 +39,20 @@ UNKNOWN_SINCE: Final = "delayq-unknown-since"
 """The header with the time, in epoch ms, at which a worker first received this job but did not know its name or
 fields."""
 
+REFUSED: Final = "delayq-refused"
+"""The header with the number of refusals in a row and the name of the limit, such as `3 mail`."""
+
+_OWN_HEADERS: Final = (UNKNOWN_SINCE, REFUSED)
+_MARK: Final = b'"delayq-'
+"""How the headers of _OWN_HEADERS begin in JSON."""
+
+
+class Refusals(msgspec.Struct, frozen=True, gc=False):
+    """The refusals in a row of a job by limits: their number, and the limit that refused the job last."""
+
+    count: int
+    limit: str
+
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job as it is stored in Redis. `attempts` is the number of attempts before the current one."""
@@ -128,15 +142,29 @@ def rewrite(raw: bytes, **changes: Any) -> bytes:
     return _encoder.encode(members)
 
 
-def recount(raw: bytes, *, attempts: int, exceptions: int, unknown_since_ms: int | None = None) -> bytes:
+def recount(
+    raw: bytes,
+    *,
+    attempts: int,
+    exceptions: int,
+    unknown_since_ms: int | None = None,
+    refusals: Refusals | None = None,
+) -> bytes:
     """Return an envelope with the counts after an attempt.
 
-    The header UNKNOWN_SINCE is set to `unknown_since_ms`, or removed if `unknown_since_ms` is None.
+    The header UNKNOWN_SINCE is set to `unknown_since_ms`, and the header REFUSED to `refusals`. None removes a header.
     """
     changes: dict[str, Any] = {"attempts": attempts, "exceptions": exceptions or None}
-    if unknown_since_ms is not None or UNKNOWN_SINCE.encode() in raw:
-        changes["headers"] = _headers_with(raw, unknown_since_ms)
+    if unknown_since_ms is not None or refusals is not None or _MARK in raw:
+        changes["headers"] = _headers_with(raw, unknown_since_ms, refusals)
     return rewrite(raw, **changes)
+
+
+def refusals_of(envelope: Envelope) -> Refusals | None:
+    """Return the refusals in a row of a job, or None if no limit refused it last."""
+    count, _, limit = (envelope.headers or {}).get(REFUSED, "").partition(" ")
+    is_number = count.isascii() and count.isdecimal() and len(count) < 10
+    return Refusals(int(count), limit) if is_number else None
 
 
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
@@ -146,8 +174,8 @@ def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
         changes["retry_until_ms"] = None
     if envelope.deadline_ms is not None and envelope.deadline_ms <= now_ms:
         changes["deadline_ms"] = None
-    if UNKNOWN_SINCE in (envelope.headers or {}):
-        changes["headers"] = _headers_with(raw, None)
+    if not (envelope.headers or {}).keys().isdisjoint(_OWN_HEADERS):
+        changes["headers"] = _headers_with(raw, None, None)
     return rewrite(raw, **changes)
 
 
@@ -188,11 +216,12 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
     return msgspec.Raw(raw)
 
 
-def _headers_with(raw: bytes, unknown_since_ms: int | None) -> dict[str, str] | None:
-    headers = dict(decode(raw).headers or {})
-    headers.pop(UNKNOWN_SINCE, None)
+def _headers_with(raw: bytes, unknown_since_ms: int | None, refusals: Refusals | None) -> dict[str, str] | None:
+    headers = {name: value for name, value in (decode(raw).headers or {}).items() if name not in _OWN_HEADERS}
     if unknown_since_ms is not None:
         headers[UNKNOWN_SINCE] = str(unknown_since_ms)
+    if refusals is not None:
+        headers[REFUSED] = f"{refusals.count} {refusals.limit}"
     return headers or None
 
 

@@ -16,12 +16,13 @@ from delayq.core.control_flow import (
     Fail,
     JobCancelled,
     JobTimedOut,
+    LimitReached,
     Retry,
     Snooze,
     WorkerShutdown,
     leading_error,
 )
-from delayq.core.envelope import UNKNOWN_SINCE, Envelope
+from delayq.core.envelope import UNKNOWN_SINCE, Envelope, Refusals, refusals_of
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
 from delayq.core.options import DEFAULTS, Options
 
@@ -30,6 +31,11 @@ UNKNOWN_FREE_MS: Final = 7 * 86_400_000
 the job, may be deployed in this time."""
 UNKNOWN_SHORTEST_MS: Final = 2_000
 UNKNOWN_LONGEST_MS: Final = 600_000
+
+REFUSED_SHORTEST_MS: Final = 1_000
+REFUSED_SPREAD_MS: Final = 2_000
+REFUSED_LONGEST_MS: Final = 15_000
+REFUSED_FACTOR: Final = 1.5
 
 SUSPECT: Final = 2
 """A job with this many recoveries or more is a suspect, because it may have killed its workers.
@@ -75,7 +81,8 @@ class RunAgain:
     """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
-    this worker knows the name and the fields. `reason`: the reason of a snooze, or ''.
+    this worker knows the name and the fields. `refusals`: the refusals of a job by a limit; None = no limit refused it.
+    `reason`: the reason of a snooze, or ''.
     """
 
     delay_ms: int
@@ -83,6 +90,7 @@ class RunAgain:
     exceptions: int
     error: BaseException | None = None
     unknown_since_ms: int | None = None
+    refusals: Refusals | None = None
     reason: str = ""
 
 
@@ -168,11 +176,26 @@ def decide(
     if isinstance(error, Discard):
         return Done(discarded=str(error) or "discarded")
     if isinstance(error, Snooze | WorkerShutdown):
-        delay_ms, reason = (error.delay_ms, error.reason) if isinstance(error, Snooze) else (0, "")
-        return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, reason=reason)
+        return _after_snooze(envelope, error, rand)
     if isinstance(error, UnknownJob):
         return _after_unknown(envelope, policy, error, now_ms(), rand)
     return _after_attempt(envelope, policy, error, now_ms(), rand)
+
+
+def _after_snooze(envelope: Envelope, error: Snooze | WorkerShutdown, rand: Callable[[], float]) -> RunAgain:
+    """Let a job wait at no cost.
+
+    A job that a limit refused waits for 1 to 3 s at random, times 1.5 for each earlier refusal in a row, up to 15 s.
+    """
+    if not isinstance(error, LimitReached):
+        delay_ms, reason = (error.delay_ms, error.reason) if isinstance(error, Snooze) else (0, "")
+        return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, reason=reason)
+    earlier = refusals_of(envelope)
+    in_a_row = earlier.count + 1 if earlier is not None else 1
+    first_ms = REFUSED_SHORTEST_MS + REFUSED_SPREAD_MS * rand()
+    delay_ms = round(min(first_ms * REFUSED_FACTOR ** min(in_a_row - 1, 10), REFUSED_LONGEST_MS))
+    refusals = Refusals(in_a_row, error.limit)
+    return RunAgain(delay_ms, envelope.attempts, envelope.exceptions, refusals=refusals, reason=error.reason)
 
 
 def _after_unknown(

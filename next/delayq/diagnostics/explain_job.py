@@ -209,6 +209,12 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
             "Start a worker whose --app knows the job name and all fields of the payload. If the payload is wrong, "
             "cancel the job.",
         )
+    elif job.refusals is not None:
+        times = several(job.refusals.count, "time")
+        what = f"The limit {job.refusals.limit} refused the job {times} in a row, which costs no attempt."
+        yield Reason(
+            "limit", f"{what} The job asks again {when}.", "`delayq limit list` shows how many jobs each limit counts."
+        )
     elif job.attempts:
         why = f": {_error(job)}" if job.failure else ""
         yield Reason("retry", f"Attempt {job.attempts} did not succeed{why}. The next attempt is due {when}.")

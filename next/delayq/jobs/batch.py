@@ -146,11 +146,13 @@ class RunningBatch:
 
     def cancelled(self) -> bool:
         """Return True if the batch was cancelled, by a caller or by its first failure."""
-        return self.info().is_cancelled
+        info = current_manager().connection().client.batches.get(self.id)
+        return info is not None and info.is_cancelled
 
     async def acancelled(self) -> bool:
         """Return True if the batch was cancelled; see `cancelled`."""
-        return (await self.ainfo()).is_cancelled
+        info = await current_manager().connection().aclient.batches.get(self.id)
+        return info is not None and info.is_cancelled
 
     def cancel(self) -> BatchInfo:
         """Cancel the batch: its waiting members are cancelled, and running members may finish."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.core.envelope import Envelope
+from delayq.core.envelope import REFUSED, Envelope
 from delayq.core.errors import DelayqError, InvalidInput
 
 if TYPE_CHECKING:  # these modules import this one
@@ -31,7 +31,9 @@ class JobContext:
     * `recoveries`: the number of times that a worker vanished (died, or lost the lease) while it had this job.
     * `due_ms`: the due time, in epoch ms.
     * `token`: a text that grows with each delivery of the job. A database can use the token to reject late writes of an
-      older delivery.
+      older delivery. It is '' if the job runs without a worker, for example by `dispatch_sync`. No limit is then asked.
+    * `place_ms`: how long the job has its place under a concurrency limit, if it does not end before: its timeout, plus
+      the `timeout_grace` of the worker and 8 s; 0 = the job has no timeout.
     * `headers`, `tags`: the headers (a mapping) and tags (a tuple) of the job.
     * `raw`: the envelope as stored in Redis, in bytes.
     * `chain`, `batch`: the chain and the batch of the job.
@@ -49,6 +51,7 @@ class JobContext:
         due_ms: int,
         recoveries: int = 0,
         token: str = "",
+        place_ms: int = 0,
         is_stopping: Callable[[], bool] = _not_stopping,
         on_progress: Callable[[dict[str, Any]], None] = _drop,
     ) -> None:
@@ -60,7 +63,10 @@ class JobContext:
         self.recoveries = recoveries
         self.due_ms = due_ms
         self.token = token
+        self.place_ms = place_ms
         self.headers: Mapping[str, str] = envelope.headers or {}
+        if REFUSED in self.headers:
+            self.headers = {name: value for name, value in self.headers.items() if name != REFUSED}
         self.tags: tuple[str, ...] = tuple(envelope.tags or ())
         self.raw = raw
         self._is_stopping = is_stopping

@@ -33,6 +33,7 @@ class Handler(Protocol):
     * `is_async`: `call` returns a coroutine.
     * `wants_context`: `call` needs the context.
     * `has_failed_hook`: the application has a `failed` hook for these jobs.
+    * `has_middleware`: the job class has a method `middleware`.
     * `origin`: the module and qualified name of the declared function, class or method.
     """
 
@@ -41,6 +42,7 @@ class Handler(Protocol):
     is_async: bool
     wants_context: bool
     has_failed_hook: bool
+    has_middleware: bool
     origin: str
 
     def policy(self, standard: Policy) -> Policy:
@@ -55,6 +57,14 @@ class Handler(Protocol):
         """Run the job."""
         ...
 
+    def instance(self, job: Any, context: JobContext) -> Any:
+        """Return the object of a job class; None for a function or method."""
+        ...
+
+    def call_on(self, instance: Any, job: Any, context: JobContext) -> Any:
+        """Run the job with the object that `instance` returned."""
+        ...
+
     def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Call the `failed` hook of a job that has failed permanently, with the context of its last attempt."""
         ...
@@ -64,6 +74,7 @@ class FunctionHandler:
     """A function as a handler. The payload is passed as keyword arguments."""
 
     has_failed_hook = False
+    has_middleware = False
 
     def __init__(self, function: Callable[..., Any], *, name: str, options: JobOptions) -> None:
         self.name = name
@@ -83,6 +94,13 @@ class FunctionHandler:
             return self._function(**job, **{self.context_name: context})
         return self._function(**job)
 
+    def instance(self, job: dict[str, Any], context: JobContext) -> None:
+        """Return None, because a function has no object."""
+
+    def call_on(self, instance: None, job: dict[str, Any], context: JobContext) -> Any:
+        """Call the function."""
+        return self.call(job, context)
+
     def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> None:
         """Do nothing, because a function has no `failed` hook."""
 
@@ -91,6 +109,7 @@ class MethodHandler:
     """A method as a handler of jobs with names like `Mailer@send`. It is called with the context and the payload."""
 
     wants_context = True
+    has_middleware = False
 
     def __init__(self, kind: type, method: str, *, name: str, options: JobOptions) -> None:
         self.name = name
@@ -109,6 +128,13 @@ class MethodHandler:
     def call(self, job: Any, context: JobContext | None) -> Any:
         """Call the method on a new object of the class."""
         return getattr(self._kind(), self._method)(context, job)
+
+    def instance(self, job: Any, context: JobContext) -> None:
+        """Return None, because middleware of a method gets no object."""
+
+    def call_on(self, instance: None, job: Any, context: JobContext) -> Any:
+        """Call the method."""
+        return self.call(job, context)
 
     def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Call `failed(data, error)` on a new object of the class."""

@@ -11,9 +11,9 @@ CloseOrder(order_id=42).dispatch(delay="15m")
 
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Unpack, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, dataclass_transform, get_type_hints
 
 from delayq.core.control_flow import Discard, Fail, JobSignal, Retry
 from delayq.core.errors import DelayqError, InvalidInput
@@ -30,6 +30,9 @@ from delayq.jobs.options import ClassDeclared, JobOptions
 from delayq.jobs.payload import Field, Payload
 from delayq.jobs.registry import registry
 
+if TYPE_CHECKING:
+    from delayq.jobs.middleware import AnyMiddleware
+
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Job(Sendable):
@@ -40,8 +43,9 @@ class Job(Sendable):
 
     The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
     `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
-    `max_exceptions`, `retention`, `tags` and `unique`. JobSpec explains them. Options of a dispatch override declared
-    options. Raises InvalidInput for an option or field that cannot be used.
+    `max_exceptions`, `retention`, `tags`, `unique` and `middleware` (a list of objects with a method
+    `handle(job, next)`). JobSpec explains the others. Options of a dispatch override declared options. Raises
+    InvalidInput for an option or field that cannot be used.
 
         class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
             order_id: int
@@ -115,6 +119,13 @@ class Job(Sendable):
         """
         return None
 
+    def middleware(self) -> "Sequence[AnyMiddleware]":
+        """Override this method to return middleware for this job. It comes after the declared middleware.
+
+        The method is called before each attempt, on the object whose `handle` is called.
+        """
+        return ()
+
     # -- methods for `handle` to call ----------------------------------------------------------------------------------
 
     @property
@@ -181,6 +192,7 @@ class ClassHandler:
         refuse_generator(handle)
         self.is_async = inspect.iscoroutinefunction(handle)
         self.has_failed_hook = kind.failed is not Job.failed
+        self.has_middleware = kind.middleware is not Job.middleware
         self._kind = kind
         self._fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
         self._payload = Payload(self.name, _fields_of(kind))
@@ -197,15 +209,21 @@ class ClassHandler:
 
     def call(self, job: dict[str, Any], context: JobContext | None) -> Any:
         """Create the job and call its `handle`. If `handle` is async, return a coroutine."""
-        made = self._make(job, context)
+        made = self.instance(job, context)
         answer = made.handle(context) if self._takes_context else made.handle()  # type: ignore[attr-defined]
         return _awaited(made, answer) if inspect.isawaitable(answer) else _settled(made, answer)
 
+    def call_on(self, instance: Job, job: dict[str, Any], context: JobContext | None) -> Any:
+        """Call `handle` of an object of the class. If `handle` is async, return a coroutine."""
+        answer = instance.handle(context) if self._takes_context else instance.handle()  # type: ignore[attr-defined]
+        return _awaited(instance, answer) if inspect.isawaitable(answer) else _settled(instance, answer)
+
     def failed(self, job: dict[str, Any], error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
         """Create a new object of the job and call its `failed` hook."""
-        return self._make(job, context).failed(error)
+        return self.instance(job, context).failed(error)
 
-    def _make(self, job: dict[str, Any], context: JobContext | None) -> Job:
+    def instance(self, job: dict[str, Any], context: JobContext | None) -> Job:
+        """Create the object of a job."""
         made = self._kind(**job)
         vars(made)["_context"] = context
         return made

@@ -24,6 +24,7 @@ from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 from delayq.core.unique import Unique, check_unique
+from delayq.jobs.middleware import AnyMiddleware, check_middleware
 
 
 class Declared(TypedDict, total=False):
@@ -42,6 +43,7 @@ class Declared(TypedDict, total=False):
     retention: Duration | None
     tags: Sequence[str] | None
     unique: str | Unique | None
+    middleware: Sequence[AnyMiddleware] | None
 
 
 class ClassDeclared(Declared, total=False):
@@ -80,6 +82,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       the job. So if a new release declares other values, these values also apply to jobs that were sent before. Without
       a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
       5 s, a timeout of 60 s (0 = none), retention 0.
+    * A worker runs `middleware` around the handler.
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """
@@ -97,6 +100,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_timeout: OnTimeout | None = None
     max_exceptions: int | None = None
     retention_ms: int | None = None
+    middleware: Sequence[AnyMiddleware] = ()
 
     def policy(self, standard: Policy) -> Policy:
         """Return `standard` with the declared values in place of its own."""
@@ -177,6 +181,8 @@ def _read_delay(value: Any) -> Any:
 
 
 def _hint_for(option: str, known: Mapping[str, Any]) -> str:
+    if option == "rate_limit":
+        return 'Use the middleware RateLimited: middleware=[RateLimited("sms", RateLimit.per_minute(60))].'
     if option in _NOT_YET:
         return f"delayq has no {_NOT_YET[option]} yet."
     if _OF_OTHER_QUEUES.get(option) in known:
@@ -188,7 +194,6 @@ _OF_OTHER_QUEUES: Final = {"countdown": "delay", "eta": "at", "expires": "deadli
 _NOT_YET: Final = {
     "cron": "recurring jobs",
     "every": "recurring jobs",
-    "rate_limit": "rate limits",
 }
 
 
@@ -208,4 +213,5 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "on_timeout": ("on_timeout", _read_on_timeout),
     "max_exceptions": ("max_exceptions", lambda value: check_whole_number("max_exceptions", value, least=1)),
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
+    "middleware": ("middleware", check_middleware),
 }

@@ -2,12 +2,15 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from typing import Final
 
 from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.core.names import check_job_name
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
+from delayq.jobs.middleware import AnyMiddleware, check_fits, check_middleware
+from delayq.jobs.middleware_stack import HandlerWithMiddleware
 from delayq.jobs.options import JobOptions
 
 DEFAULT_METHOD: Final = "fire"
@@ -19,6 +22,16 @@ class Registry:
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[str, tuple[type, JobOptions]] = {}
+        self._middleware: list[AnyMiddleware] = []
+        self._ready: dict[str, Handler] = {}
+
+    def use(self, *middleware: AnyMiddleware) -> None:
+        """Add middleware for all jobs; see `use_middleware`."""
+        checked = check_middleware(middleware)
+        for handler in self._handlers.values():
+            _check_fits(checked, handler)
+        self._middleware += checked
+        self._ready.clear()
 
     def add(self, handler: Handler) -> None:
         """Register a handler.
@@ -28,10 +41,12 @@ class Registry:
         warning.
         """
         check_job_name(handler.name)
+        _check_fits([*self._middleware, *handler.options.middleware], handler)
         known = self._handlers.get(handler.name)
         if known is not None:
             self._may_replace(handler.name, known.origin, handler.origin)
         self._handlers[handler.name] = handler
+        self._ready.clear()
         declare(handler.name, handler.options.when_sent())
 
     def add_class(self, name: str, kind: type, options: JobOptions) -> None:
@@ -44,14 +59,15 @@ class Registry:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
             self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}
         self._classes[name] = (kind, options)
+        self._ready.clear()
         declare(name, options.when_sent())
 
     def get(self, name: str) -> Handler:
-        """Return the handler of a name; raises UnknownJob."""
+        """Return the handler of a name, inside its middleware; raises UnknownJob."""
         try:
-            return self._handlers[name]
+            return self._ready[name]
         except KeyError:
-            handler = self._handlers[name] = self._handler_of_method(name)
+            handler = self._ready[name] = self._with_middleware(self._find_handler(name))
             return handler
 
     def find(self, name: str) -> Handler | None:
@@ -85,6 +101,18 @@ class Registry:
             inspect.getmembers(kind, is_async) for kind, _ in self._classes.values()
         )
 
+    def _find_handler(self, name: str) -> Handler:
+        if name not in self._handlers:
+            self._handlers[name] = self._handler_of_method(name)
+        return self._handlers[name]
+
+    def _with_middleware(self, handler: Handler) -> Handler:
+        middleware = [*self._middleware, *handler.options.middleware]
+        if not middleware and not handler.has_middleware:
+            return handler
+        _check_fits(middleware, handler)
+        return HandlerWithMiddleware(handler, middleware)
+
     def _handler_of_method(self, name: str) -> Handler:
         class_name, _, method = name.partition("@")
         kind, options = self._classes.get(class_name, (None, JobOptions()))
@@ -105,6 +133,10 @@ class Registry:
         warnings.warn(f"The job {name!r} is declared again by {new}; the new declaration replaces it.", stacklevel=4)
 
 
+def _check_fits(middleware: Sequence[AnyMiddleware], handler: Handler) -> None:
+    check_fits(middleware, handler.name, is_async=handler.is_async, timeout_ms=handler.options.timeout_ms)
+
+
 def _is_handler(kind: type, method: str) -> bool:
     """Return True if this method of a class may be a handler."""
     return not method.startswith("_") and method != "failed" and callable(getattr(kind, method, None))
@@ -118,3 +150,14 @@ def _names_sent(name: str, kind: type) -> list[str]:
 
 registry: Final = Registry()
 """The jobs of this program. Each declaration of a job adds it here."""
+
+
+def use_middleware(*middleware: AnyMiddleware) -> None:
+    """Add middleware for all jobs of this program, around the middleware that jobs declare. The first one is outermost.
+
+    Raises InvalidInput for an object without the method that a declared job needs: `handle`, or `ahandle` for an async
+    handler. Call this function in the module that declares the jobs.
+
+        use_middleware(Timed())
+    """
+    registry.use(*middleware)

@@ -10,6 +10,9 @@ GROUP: Final = "delayq"
 OF_BATCH: Final = "batch:"
 """How the hash tag of the keys of a batch begins. The id of the batch follows."""
 
+OF_LIMIT: Final = "limit:"
+"""How the hash tag of the keys of a limit begins. The name of the limit follows."""
+
 
 class Keys:
     """The keys and channels with one prefix.
@@ -19,6 +22,7 @@ class Keys:
     * `queues`: a set of the names of all queues
     * `workers`: a sorted set of live workers
     * `batches`: a sorted set of batches
+    * `limits`: a set of the names of all limits
     * `control`: a hash with the pause, maintenance and restart switches
     * `wake`: a channel for new due times; its messages are `<queue> <due_ms>`
     * `cancel`: a channel for cancelled running jobs; its messages are `<queue> <id>`
@@ -29,6 +33,7 @@ class Keys:
         self.control = f"{prefix}:control"
         self.workers = f"{prefix}:workers"
         self.batches = f"{prefix}:batches"
+        self.limits = f"{prefix}:limits"
         self.wake = f"{prefix}:wake"
         self.cancel = f"{prefix}:cancel"
         self.prefix = prefix
@@ -45,6 +50,10 @@ class Keys:
     def of_batch(self, batch_id: str, role: str) -> str:
         """Return one key of a batch. Its hash tag puts all keys of the batch in one slot of Redis Cluster."""
         return f"{self.prefix}:{{{OF_BATCH}{batch_id}}}:{role}"
+
+    def of_limit(self, name: str, role: str) -> str:
+        """Return one key of a limit. Its hash tag puts all keys of the limit in one slot of Redis Cluster."""
+        return f"{self.prefix}:{{{OF_LIMIT}{name}}}:{role}"
 
     def _of_script(self, script: Script, queue: str) -> tuple[str, ...]:
         """Return the keys that the manual of a script declares, in the same order."""

@@ -30,6 +30,7 @@ from delayq.core.shards import queue_of
 from delayq.core.unique import to_free_at_start
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
+from delayq.jobs.middleware_stack import HandlerWithMiddleware
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt_log import log_end, log_failure, log_retry, logger
 from delayq.worker.shared_memory import Part
@@ -70,9 +71,13 @@ class Attempt(msgspec.Struct, gc=False):
         """Call and await a handler that is a coroutine function. The caller runs this in `context`."""
         if self.refusal is not None:
             raise self.refusal.error
-        if self.free_key is not None:
+        if self.free_key is None:
+            result = await self.handler.call(self.job, self.job_context)
+        elif isinstance(self.handler, HandlerWithMiddleware):
+            result = await self.handler.call_after(self.job, self.job_context, self.free_key)
+        else:
             await asyncio.to_thread(self.free_key)
-        result = await self.handler.call(self.job, self.job_context)
+            result = await self.handler.call(self.job, self.job_context)
         return result if result is None else checked_result(result)
 
     def call(self) -> Any:
@@ -82,9 +87,13 @@ class Attempt(msgspec.Struct, gc=False):
         """
         if self.refusal is not None:
             raise self.refusal.error
-        if self.free_key is not None:
+        if self.free_key is None:
+            result = self.context.run(self.handler.call, self.job, self.job_context)
+        elif isinstance(self.handler, HandlerWithMiddleware):
+            result = self.context.run(self.handler.call_after, self.job, self.job_context, self.free_key)
+        else:
             self.free_key()
-        result = self.context.run(self.handler.call, self.job, self.job_context)
+            result = self.context.run(self.handler.call, self.job, self.job_context)
         if result is None:
             return None
         if inspect.isawaitable(result):
@@ -310,6 +319,7 @@ class Attempts:
             attempts=outcome.attempts,
             exceptions=outcome.exceptions,
             unknown_since_ms=outcome.unknown_since_ms,
+            refusals=outcome.refusals,
         )
         return Released(delivery.queue, delivery.id, delivery.entry, outcome.delay_ms, recounted, failure)
 

@@ -58,7 +58,14 @@ def run_child(
     lease = when_reachable(consumer.open, waits_for_login=True)
     in_flight = InFlight(slots, threads=options.threads)
     attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults), unlock=consumer.unlock)
-    runner = JobRunner(in_flight, attempts, registry, threads=options.threads, log_jobs=options.log_jobs)
+    runner = JobRunner(
+        in_flight,
+        attempts,
+        registry,
+        threads=options.threads,
+        timeout_grace=options.timeout_grace,
+        log_jobs=options.log_jobs,
+    )
     log_context.install()
     child = Child(
         consumer,

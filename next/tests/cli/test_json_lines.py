@@ -49,7 +49,7 @@ LISTED = (
 SHOWN = (
     '"result":null,"retention_ms":null,"timeout_ms":null,"deadline_ms":null,"deadline":null,"unique":null,'
     '"headers":{},"recoveries":0,"entry":null,"consumer":null,"idle_ms":null,"cancel_asked_ms":null,'
-    '"cancel_asked":null,"progress":null,"shard":null'
+    '"cancel_asked":null,"progress":null,"shard":null,"limit":null'
 )
 CONTROL = (
     '"paused":{paused},"paused_until_ms":{until_ms},"paused_until":{until},"paused_reason":"{reason}",'

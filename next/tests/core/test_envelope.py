@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from delayq.core import envelope as envelopes
-from delayq.core.envelope import UNKNOWN_SINCE, Envelope
+from delayq.core.envelope import REFUSED, UNKNOWN_SINCE, Envelope, Refusals
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
 
 LIMIT = 256 * 1024
@@ -181,3 +181,17 @@ def test_a_payload_has_a_limit_in_bytes(data: Any) -> None:
     envelopes.encode_data(data, 10)
     with pytest.raises(InvalidInput, match=r"has 10 bytes; the limit is 9\..* or raise DELAYQ_MAX_PAYLOAD"):
         envelopes.encode_data(data, 9)
+
+
+def test_the_refusals_in_a_row_are_a_header_until_another_end() -> None:
+    raw = with_members(b'"headers":{"trace":"7"}')
+    refused = envelopes.recount(raw, attempts=0, exceptions=0, refusals=Refusals(3, "mail"))
+    assert envelopes.decode(refused).headers == {"trace": "7", REFUSED: "3 mail"}
+    assert envelopes.refusals_of(envelopes.decode(refused)) == Refusals(3, "mail")
+    again = envelopes.recount(refused, attempts=0, exceptions=0, refusals=Refusals(4, "sms"))
+    assert envelopes.decode(again).headers == {"trace": "7", REFUSED: "4 sms"}
+    tried = envelopes.recount(again, attempts=1, exceptions=1)
+    assert envelopes.decode(tried).headers == {"trace": "7"}
+    assert envelopes.refusals_of(envelopes.decode(tried)) is None
+    retried = envelopes.refresh(again, envelopes.decode(again), 0)
+    assert envelopes.decode(retried).headers == {"trace": "7"}

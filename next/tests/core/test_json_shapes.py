@@ -96,7 +96,7 @@ def test_a_job_in_full_has_the_members_of_a_list_and_more() -> None:
         f'{{{LISTED.format("reserved")},"error":{{"type":"E","message":"m"}},"result":[1],"retention_ms":null,'
         '"timeout_ms":null,"deadline_ms":null,"deadline":null,"unique":null,"headers":{},"recoveries":1,'
         '"entry":"1-0","consumer":"dq:a:1:x","idle_ms":7,"cancel_asked_ms":1795790900508,'
-        '"cancel_asked":"2026-11-27T14:48:20.508Z","progress":{"done":1},"shard":null}'
+        '"cancel_asked":"2026-11-27T14:48:20.508Z","progress":{"done":1},"shard":null,"limit":null}'
     )
 
 

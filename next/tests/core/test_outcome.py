@@ -6,8 +6,17 @@ import msgspec
 import pytest
 
 from delayq.core.backoff import Fixed, parse_backoff
-from delayq.core.control_flow import Discard, Fail, JobCancelled, JobTimedOut, Retry, Snooze, WorkerShutdown
-from delayq.core.envelope import UNKNOWN_SINCE, Envelope
+from delayq.core.control_flow import (
+    Discard,
+    Fail,
+    JobCancelled,
+    JobTimedOut,
+    LimitReached,
+    Retry,
+    Snooze,
+    WorkerShutdown,
+)
+from delayq.core.envelope import REFUSED, UNKNOWN_SINCE, Envelope, Refusals
 from delayq.core.errors import DeadlinePassed, RetryUntilPassed, TriesExhausted, UnknownJob
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 
@@ -172,3 +181,25 @@ def test_the_envelope_goes_before_the_handler() -> None:
 
 def test_done_without_retention_is_one_object() -> None:
     assert outcome_of(None, Policy(), envelope()) == Done()
+
+
+@pytest.mark.parametrize(
+    ("header", "rand", "count", "delay_ms"),
+    [
+        (None, 0.0, 1, 1_000),
+        (None, 0.5, 1, 2_000),
+        (None, 1.0, 1, 3_000),
+        ("1 other", 0.0, 2, 1_500),
+        ("1 mail", 1.0, 2, 4_500),
+        ("3 mail", 0.0, 4, 3_375),
+        ("7 mail", 0.0, 8, 15_000),
+        ("99999 mail", 1.0, 100_000, 15_000),
+        ("many mail", 0.0, 1, 1_000),
+        ("9999999999 mail", 0.0, 1, 1_000),
+        ("", 0.0, 1, 1_000),
+    ],
+)
+def test_a_refused_job_waits_longer_each_time(header: str | None, rand: float, count: int, delay_ms: int) -> None:
+    job = msgspec.structs.replace(envelope(attempts=2, exceptions=1), headers={REFUSED: header} if header else None)
+    outcome = outcome_of(LimitReached("mail"), Policy(tries=1), job, rand)
+    assert outcome == RunAgain(delay_ms, 2, 1, refusals=Refusals(count, "mail"), reason="the limit mail is reached")

@@ -56,6 +56,8 @@ def codes(state: str, **facts: Any) -> list[str]:
         ("scheduled", {"due_ms": NOW - 1_000}, ["due"]),
         ("scheduled", {"due_ms": NOW + 60_000, "attempts": 1}, ["retry"]),
         ("scheduled", {"due_ms": NOW + 60_000, "headers": {"delayq-unknown-since": "1"}}, ["unknown-name"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "headers": {"delayq-refused": "3 mail"}}, ["limit"]),
+        ("scheduled", {"due_ms": NOW + 60_000, "headers": {"delayq-refused": "3 mail"}, "attempts": 1}, ["limit"]),
         ("scheduled", {"due_ms": NOW + 60_000, "workers": []}, ["due-later", "no-worker"]),
         ("scheduled", {"due_ms": NOW - 1_000, "workers": []}, ["no-worker", "due"]),
         ("scheduled", {"due_ms": NOW - 1_000, "stats": {"ready": 60, "reserved": 40}}, ["high-water", "due"]),
@@ -148,6 +150,16 @@ def test_the_unknown_field_is_named() -> None:
     failure = Failure("UnknownJob", "This worker cannot read the job 'order.close': unknown field `gift`.")
     (unknown,) = reasons("scheduled", due_ms=NOW + 60_000, headers={"delayq-unknown-since": "1"}, failure=failure)
     assert "unknown field `gift`. The next check is due in 1m" in unknown.what
+
+
+def test_the_limit_is_named() -> None:
+    (limit,) = reasons("scheduled", due_ms=NOW + 2_000, headers={"delayq-refused": "1 mail"})
+    assert limit.what.startswith(
+        "The limit mail refused the job 1 time in a row, which costs no attempt. The job asks again in 2s, at "
+    )
+    assert limit.next == "`delayq limit list` shows how many jobs each limit counts."
+    (again,) = reasons("scheduled", due_ms=NOW - 1, headers={"delayq-refused": "3 mail"})
+    assert "refused the job 3 times in a row" in again.what and "asks again now." in again.what
 
 
 def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:

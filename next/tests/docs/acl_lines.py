@@ -24,6 +24,7 @@ from delayq.redis.connection.cluster import ClusterExecutor
 from delayq.redis.connection.slot_map import SlotMap
 from delayq.redis.keys import Keys
 from delayq.redis.operations.batches import BatchOperations
+from delayq.redis.operations.limits import LimitOperations
 from delayq.redis.operations.operations import Operations
 from delayq.redis.scripts import load
 from delayq.redis.session import Session
@@ -45,8 +46,9 @@ that also reads, such as `control`, then only reads."""
 
 _KEYS: Final = Keys()
 _KEY_OF: Final = {
-    **{name: getattr(_KEYS, name) for name in ("queues", "control", "workers", "batches")},
+    **{name: getattr(_KEYS, name) for name in ("queues", "control", "workers", "batches", "limits")},
     "of_batch": _KEYS.of_batch("*", "*"),
+    "of_limit": _KEYS.of_limit("*", "*"),
     "of_worker": _KEYS.of_worker("*"),
     "of_queue": _KEYS.of_queue("*", "*"),
     "of_script": _KEYS.of_queue("*", "*"),
@@ -68,7 +70,7 @@ _SCHEDULING: Final[list[Root]] = [
 _READING: Final[list[Root]] = [
     *(Operations.queues, Operations.stats, Operations.history, Operations.upcoming, Operations.queue_show),
     *(Operations.get, Operations.look_elsewhere, Operations.wait, Operations.list_jobs, Operations.iter_jobs),
-    *(Operations.search, Operations.iter_search, Operations.find_failed),
+    *(Operations.search, Operations.iter_search, Operations.find_failed, LimitOperations.list),
     *(Operations.iter_failed, Operations.failed_groups, Operations.workers, Operations.control),
     *(BatchOperations.get, BatchOperations.failed, batches.newest_batches),
 ]
@@ -84,6 +86,7 @@ _OPERATING: Final[list[Root]] = [
     *[getattr(Operations, name) for name in vars(DelayQ) if name[0] != "_" and hasattr(Operations, name)],
     BatchOperations,
 ]
+_LIMITED: Final[list[Root]] = [LimitOperations.acquire, LimitOperations.release, LimitOperations.take]
 _CONFIRMING: Final = Session._write_confirmed
 """Sends WAIT or WAITAOF, which only some settings need."""
 
@@ -125,9 +128,9 @@ class User(NamedTuple):
 
 USERS: Final = (
     User("delayq-producer", _SCHEDULING),
-    User("delayq-worker", [*_WORKING, *_SCHEDULING, Operations.stats]),
+    User("delayq-worker", [*_WORKING, *_LIMITED, *_SCHEDULING, Operations.stats]),
     User("delayq-consumer", _CONSUMING),
-    User("delayq-operator", _OPERATING),
+    User("delayq-operator", [*_OPERATING, LimitOperations.list, LimitOperations.free]),
     User("delayq-reader", _READING, writes=False),
 )
 

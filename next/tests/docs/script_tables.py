@@ -16,6 +16,7 @@ SECTIONS: Final = {
     "Read": ("get", "list", "stats"),
     "Operate queues": ("pause", "control", "clear", "queue_configure", "queue_remove"),
     "Batches": ("batch_open", "batch_note"),
+    "Limits": ("place_acquire", "place_release", "rate_acquire"),
     "Mover, janitor and relay": (
         *("promote", "reclaim", "tidy", "outside_acks", "bury", "mend", "prune", "consumer_remove"),
         *("activity_record", "outbox_read", "outbox_ack"),

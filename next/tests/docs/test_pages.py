@@ -23,6 +23,8 @@ PAGES = (
     "unique",
     "chains",
     "batches",
+    "middleware",
+    "limits",
     "cancel",
     "retries",
     "operations",

@@ -16,7 +16,8 @@ def forgotten_jobs() -> Iterator[None]:
     """Forget the jobs that a test declares."""
     handlers, classes = dict(registry._handlers), dict(registry._classes)
     yield
-    registry._handlers, registry._classes = handlers, classes
+    registry._handlers, registry._classes, registry._middleware = handlers, classes, []
+    registry._ready.clear()
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ def test_a_script_leaves_the_queue_whole_and_its_second_call_changes_nothing(que
     before = dump(queue.server)
     act()
     assert (dump(queue.server) == before) == SCENES[name].only_reads
+    if SCENES[name].spends:
+        return
     with queue.unchanged():
         act()
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from delayq.backends.values import Acked
 from delayq.core.job_spec import NewJob
-from delayq.redis.calls import batches, delivery
+from delayq.core.limits import RateLimit
+from delayq.redis.calls import batches, delivery, limits
 from delayq.redis.keys import GROUP
 from delayq.redis.scripts import load
 from tests.support.queue import FAILURE, HOUR, NOW, OTHER, SECOND, QueueOnServer, envelope_of, new_job
@@ -21,6 +22,8 @@ class Scene:
     make: Callable[[QueueOnServer], Act]
     grows: bool = False
     only_reads: bool = False
+    spends: bool = False
+    """A second call takes more, as a second job would. So such a call is not repeated after a lost reply."""
     roles: tuple[str, ...] = ()
     """The keys that the call needs, when it does not need all that the manual names."""
 
@@ -50,6 +53,8 @@ def keys_of(queue: QueueOnServer, name: str) -> list[str]:
         "control": queue.keys.control,
         "set": queue.key("completed"),
         **{role: queue.keys.of_batch("b1", role) for role in batches.ROLES},
+        **{role: queue.keys.of_limit("mail", f"{role}:ann") for role in ("holders", "rates")},
+        **{role: queue.keys.of_limit("mail", role) for role in ("places", "counters")},
     }
     roles = SCENES[name].roles or load(script_of(name)).keys
     return [named.get(role, queue.key(role)) for role in roles]
@@ -185,6 +190,29 @@ def _note_batch(queue: QueueOnServer) -> Act:
     return lambda: queue.run(call)
 
 
+def _acquire_place(queue: QueueOnServer, holder: str) -> limits.Taken:
+    call = limits.acquire_place(
+        queue.keys, "mail", limit=2, holder=holder, key="ann", expire_ms=HOUR, now_ms=str(LATER)
+    )
+    return queue.run(call)
+
+
+def _place_acquire(queue: QueueOnServer) -> Act:
+    _acquire_place(queue, "orders a")
+    return lambda: _acquire_place(queue, "orders b")
+
+
+def _place_release(queue: QueueOnServer) -> Act:
+    taken = _acquire_place(queue, "orders a")
+    call = limits.release_place(queue.keys, "mail", holder="orders a", key="ann", expires_ms=taken.expires_ms or 0)
+    return lambda: queue.run(call)
+
+
+def _rate_acquire(queue: QueueOnServer) -> Act:
+    call = limits.acquire_rate(queue.keys, "mail", [RateLimit.per_minute(60)], key="ann", now_ms=str(LATER))
+    return lambda: queue.run(call)
+
+
 SCENES: dict[str, Scene] = {
     "schedule": Scene(_schedule, grows=True),
     "schedule (plain)": Scene(
@@ -235,6 +263,9 @@ SCENES: dict[str, Scene] = {
     "consumer_remove": Scene(_consumer_remove),
     "batch_open": Scene(lambda queue: lambda: _open_batch(queue, "a", "b"), grows=True),
     "batch_note": Scene(_note_batch),
+    "place_acquire": Scene(_place_acquire, grows=True),
+    "place_release": Scene(_place_release),
+    "rate_acquire": Scene(_rate_acquire, grows=True, spends=True),
     "outbox_read": Scene(_outbox_read),
     "outbox_ack": Scene(_outbox_ack),
     "activity_record": Scene(lambda queue: lambda: queue.record_activity(now=LATER), grows=True),

@@ -59,7 +59,7 @@ OPEN_TO_ALL = {"auth", "hello", "quit", "reset"}
 
 APP = """
 import os, time
-from delayq import Fail, JobContext, batch, job
+from delayq import Concurrency, Fail, JobContext, RateLimit, RateLimited, batch, job
 
 @job("done", retention="1h")
 def done(context: JobContext) -> str:
@@ -71,6 +71,11 @@ def done(context: JobContext) -> str:
 def flaky(context: JobContext) -> None:
     if context.attempt == 1:
         raise ValueError("first attempt")
+
+LIMITS = [Concurrency("few", 2), RateLimited("slow", RateLimit.per_day(4))]
+
+@job("limited", retention="1h", middleware=LIMITS)
+def limited() -> None: ...
 
 @job("hopeless", tries=1)
 def hopeless() -> None:
@@ -330,7 +335,7 @@ def test_a_worker_can_do_its_work(
     place: Place, admin: DelayQ, worker: "subprocess.Popen[bytes]", client_of: Callable[[str], DelayQ], tmp_path: Path
 ) -> None:
     producer = client_of("delayq-producer")
-    with_retention = ("done", "flaky", "crash", "parent")
+    with_retention = ("done", "flaky", "crash", "parent", "limited")
     for queue in QUEUES:
         for name in (*with_retention, "hopeless", "late"):
             producer.schedule(name, id=name, queue=queue, delay="10ms", retention=None)
@@ -475,6 +480,14 @@ def test_an_operator_can_use_the_commands_of_batches(
     send_batch(client_of("delayq-operator"), "b1")
     for words in (("list",), ("show", "b1"), ("retry", "b1"), ("cancel", "b1", "--yes")):
         run("delayq-operator", "batch", *words)
+
+
+def test_an_operator_can_free_places(place: Place, admin: DelayQ, run: Callable[..., Result]) -> None:
+    names = ("few", "mail", "three")
+    for name in names:
+        admin.limits.acquire(name, 1, holder="orders a", expire_ms=60_000)
+        assert run("delayq-operator", "limit", "free", name).stdout == f"{name}  1 place freed\n"
+    assert len(run("delayq-operator", "limit", "list").stdout.splitlines()) == 1 + len(names)
     assert place.refusals() == []
 
 
@@ -485,9 +498,12 @@ def test_a_reader_can_read(place: Place, admin: DelayQ, run: Callable[..., Resul
         admin.schedule("job", id=f"failed-{queue}", queue=queue, delay="1h")
         admin.archive(f"failed-{queue}", queue=queue)
         admin.pause(queue)
+        admin.limits.acquire(f"limit-of-{queue}", 1, holder="orders a", expire_ms=60_000)
 
     def command(*words: str) -> str:
         return run("delayq-reader", *words).stdout
+
+    assert len(command("limit", "list").splitlines()) == 1 + len(QUEUES)
 
     for queue in QUEUES:
         for state in ("scheduled", "ready", "reserved", "failed", "completed"):

@@ -81,6 +81,7 @@ class Hooked:
 
     wants_context = False
     has_failed_hook = True
+    has_middleware = False
 
     def __init__(self, name: str, error: BaseException, *, is_async: bool) -> None:
         self.name = self.origin = name
@@ -96,6 +97,10 @@ class Hooked:
         if self.is_async:
             return self._acall()
         raise ValueError("the error of the handler")
+
+    def instance(self, job: object, context: object) -> None: ...
+
+    def call_on(self, instance: object, job: object, context: object) -> None: ...
 
     async def _acall(self) -> None:
         raise ValueError("the error of the handler")

@@ -83,6 +83,7 @@ class FullJobShape(FailedJobShape):
     """Answer of `delayq show` and `delayq failed show`: all details of a job.
 
     `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job. `shard`: null = the queue has one shard.
+    `limit`: the limit that refused the job, if the job waits for it.
     """
 
     result: Any
@@ -100,6 +101,7 @@ class FullJobShape(FailedJobShape):
     cancel_asked: str | None
     progress: Any
     shard: int | None
+    limit: str | None
 
     @classmethod
     def of(cls, job: JobInfo) -> Self:
@@ -123,6 +125,7 @@ class FullJobShape(FailedJobShape):
             cancel_asked=time_text(job.cancel_asked_ms),
             progress=job.progress,
             shard=job.shard,
+            limit=job.refusals.limit if job.refusals else None,
         )
 
 

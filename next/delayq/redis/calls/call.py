@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from delayq.core.errors import BackendError
-from delayq.redis.keys import OF_BATCH, Keys
+from delayq.redis.keys import OF_BATCH, OF_LIMIT, Keys
 from delayq.redis.scripts import Script, load
 
 T = TypeVar("T")
@@ -45,11 +45,13 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The name of the call in messages: the script or command, and the queue or batch."""
+        """The name of the call in messages: the script or command, and the queue, batch or limit."""
         name = self.script.name if self.script else str(self.words[0])
         of = next((found[1] for word in self.words[:4] if (found := _HASH_TAG.search(str(word)))), "")
         if of.startswith(OF_BATCH):
             return f"{name} of the batch {of.removeprefix(OF_BATCH)}"
+        if of.startswith(OF_LIMIT):
+            return f"{name} of the limit {of.removeprefix(OF_LIMIT)}"
         return f"{name} in the queue {of}" if of else name
 
     @property

@@ -7,6 +7,7 @@ import threading
 from typing import Any, Final
 
 from delayq.core.control_flow import JobInterrupted
+from delayq.core.options import TIMEOUT_GRACE_MS
 from delayq.core.outcome import GiveUp, Outcome
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
@@ -23,21 +24,33 @@ from delayq.worker.shared_memory import Part
 
 logger: Final = logging.getLogger("delayq.worker")
 
+PLACE_RESERVE_MS: Final = 8_000
+"""How much longer a job has its place under a concurrency limit than it can run, in ms. The supervisor kills a job at
+its timeout plus `timeout_grace`, but both the supervisor and the server's answer can be late."""
+
 
 class JobRunner:
     """Runs jobs that InFlight has started.
 
     Coroutine functions run in an event loop. Plain functions run in the main thread, or in several other threads if
     `threads` is more than 1. `inline`: the runner for the main thread; None = plain functions run in other threads.
-    `log_jobs`: log one line per attempt.
+    `timeout_grace`: how long a job may go on after its timeout, in seconds. `log_jobs`: log one line per attempt.
     """
 
     def __init__(
-        self, in_flight: InFlight, attempts: Attempts, registry: Registry, *, threads: int, log_jobs: bool = False
+        self,
+        in_flight: InFlight,
+        attempts: Attempts,
+        registry: Registry,
+        *,
+        threads: int,
+        timeout_grace: float = TIMEOUT_GRACE_MS / 1000,
+        log_jobs: bool = False,
     ) -> None:
         self._in_flight = in_flight
         self._attempts = attempts
         self._log_jobs = log_jobs
+        self._place_reserve_ms = round(timeout_grace * 1000) + PLACE_RESERVE_MS
         self._has_ended = threading.Event()
         self._is_copy = False
         os.register_at_fork(after_in_child=self._become_copy)
@@ -93,7 +106,7 @@ class JobRunner:
             self._loop.close()
 
     def _context(self, job: JobInFlight, attempt: Attempt) -> JobContext:
-        in_flight = self._in_flight
+        in_flight, timeout_ms = self._in_flight, attempt.policy.timeout_ms
         return WorkerContext(
             attempt.envelope,
             job.delivery.envelope,
@@ -101,6 +114,7 @@ class JobRunner:
             due_ms=job.delivery.due_ms,
             recoveries=job.delivery.recoveries,
             token=job.delivery.entry,
+            place_ms=timeout_ms and timeout_ms + self._place_reserve_ms,
             is_stopping=lambda: in_flight.is_stopping(job),
             on_progress=lambda progress: in_flight.note_progress(job, progress),
         )

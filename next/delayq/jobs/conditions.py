@@ -1,0 +1,106 @@
+"""Middleware that decides whether a handler runs, and which errors fail its job."""
+
+from collections.abc import Callable
+from typing import Any
+
+from delayq.core.control_flow import Fail, JobSignal
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.jobs.middleware import Next, RunningJob
+
+Condition = bool | Callable[[RunningJob], object]
+"""True or False, or a function that gets the running job and returns one of them."""
+
+
+class Skip:
+    """Skips jobs: the handler is not called, and the job is done. Make one with `Skip.when` or `Skip.unless`."""
+
+    def __init__(self, condition: Condition, *, skips_if: bool) -> None:
+        if not isinstance(condition, bool) and not callable(condition):
+            raise InvalidInput(
+                f"The condition is {shown(condition)}.",
+                hint="Use True, False, or a function that gets the running job.",
+                field="middleware",
+            )
+        self._condition = condition
+        self._skips_if = skips_if
+
+    @classmethod
+    def when(cls, condition: Condition) -> "Skip":
+        """Skip a job if the condition is true."""
+        return cls(condition, skips_if=True)
+
+    @classmethod
+    def unless(cls, condition: Condition) -> "Skip":
+        """Skip a job if the condition is false."""
+        return cls(condition, skips_if=False)
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        """Call the handler, or skip it."""
+        return None if self._skips(job) else next(job)
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        """Call an async handler, or skip it."""
+        return None if self._skips(job) else await next(job)
+
+    def _skips(self, job: RunningJob) -> bool:
+        condition = self._condition
+        return bool(condition(job) if callable(condition) else condition) is self._skips_if
+
+
+class SkipIfBatchCancelled:
+    """Skips members of a batch that was cancelled. Each member asks Redis before its handler is called."""
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        """Call the handler, unless the batch of the job was cancelled."""
+        batch = job.context.batch
+        return None if batch is not None and batch.cancelled() else next(job)
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        """Call an async handler, unless the batch of the job was cancelled."""
+        batch = job.context.batch
+        return None if batch is not None and await batch.acancelled() else await next(job)
+
+
+class FailOnException:
+    """Fails a job at once, without further attempts, if its handler raises one of these exceptions.
+
+    FailOnException(InvalidCard)                               classes of exceptions
+    FailOnException(lambda error: "sold out" in str(error))    a function that gets the exception
+    """
+
+    def __init__(self, *errors: type[Exception] | Callable[[Exception], object]) -> None:
+        if not errors or not all(callable(one) for one in errors):
+            raise InvalidInput(
+                f"FailOnException was given {shown(errors)}.",
+                hint="Give classes of exceptions, or a function that gets the exception.",
+                field="middleware",
+            )
+        self._errors = errors
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        """Call the handler. Raises Fail after one of the exceptions."""
+        try:
+            return next(job)
+        except Exception as error:
+            if self._fails(error):
+                raise Fail(error) from error
+            raise
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        """Call an async handler. Raises Fail after one of the exceptions."""
+        try:
+            return await next(job)
+        except Exception as error:
+            if self._fails(error):
+                raise Fail(error) from error
+            raise
+
+    def _fails(self, error: Exception) -> bool:
+        return not isinstance(error, JobSignal) and any(_matches(one, error) for one in self._errors)
+
+
+def _matches(wanted: type[Exception] | Callable[[Exception], object], error: Exception) -> bool:
+    if isinstance(wanted, type):
+        return isinstance(error, wanted)
+    return bool(wanted(error))

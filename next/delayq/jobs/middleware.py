@@ -1,0 +1,107 @@
+"""Middleware: code that runs around the handlers of jobs.
+
+    class Timed:
+        def handle(self, job: RunningJob, next: Next) -> Any:
+            started = time.monotonic()
+            try:
+                return next(job)
+            finally:
+                print(job.context.name, time.monotonic() - started)
+
+    @job("order.close", middleware=[Timed()])              for the jobs of one name
+    use_middleware(Timed())                                for all jobs of this program
+
+A middleware calls `next(job)` to go on. If it returns without this call, the handler is not called, and the job is
+done. The outermost middleware comes first: the middleware of `use_middleware`, then the declared one, then the one that
+the method `middleware` of a job class returns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+from delayq.jobs.context import JobContext
+
+Next = Callable[["RunningJob"], Any]
+"""Runs the next middleware or the handler, and returns its result. In `ahandle`, await the result."""
+
+HINT: Final = "Use an object with a method `handle(job, next)`, `async def ahandle(job, next)`, or both."
+
+
+class RunningJob(msgspec.Struct, frozen=True):
+    """The running job, as middleware sees it.
+
+    * `context`: the context of the attempt, with id, name, queue, headers and so on.
+    * `data`: the payload as the handler reads it: a dict by field for functions and job classes.
+    * `instance`: the object of a job class; None for a function or method.
+    """
+
+    context: JobContext
+    data: Any
+    instance: Any = None
+
+
+class Middleware(Protocol):
+    """Code around a handler that is a plain function or method."""
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        """Run code around `next(job)`, and return its result."""
+        ...
+
+
+class AsyncMiddleware(Protocol):
+    """Code around a handler that is a coroutine function."""
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        """Run code around `await next(job)`, and return its result."""
+        ...
+
+
+AnyMiddleware = Middleware | AsyncMiddleware
+
+
+class CheckedMiddleware:
+    """The base class of middleware that fits only some jobs."""
+
+    def check_job(self, job_name: str, timeout_ms: int | None) -> None:
+        """Raise InvalidInput if the middleware does not fit a job. `timeout_ms`: None = the job declares no timeout."""
+        raise NotImplementedError
+
+
+def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
+    """Return middleware as a tuple; raises InvalidInput for objects without a method `handle` or `ahandle`."""
+    if not isinstance(middleware, Sequence) or isinstance(middleware, str | bytes):
+        raise InvalidInput(
+            f"middleware is {shown(middleware)}, not a list.",
+            hint="An example: middleware=[Timed()].",
+            field="middleware",
+        )
+    for one in middleware:
+        if isinstance(one, type) or not (
+            callable(getattr(one, "handle", None)) or callable(getattr(one, "ahandle", None))
+        ):
+            raise InvalidInput(f"The middleware {shown(one)} cannot run.", hint=HINT, field="middleware")
+    return tuple(middleware)
+
+
+def check_fits(
+    middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: bool, timeout_ms: int | None = None
+) -> None:
+    """Raise InvalidInput if a middleware lacks the method for the handler of a job, or does not fit the job.
+
+    `timeout_ms`: the declared timeout of the job; None = the job declares none.
+    """
+    method, kind = ("ahandle", "async") if is_async else ("handle", "not async")
+    for one in middleware:
+        if not callable(getattr(one, method, None)):
+            raise InvalidInput(
+                f"The handler of the job {job_name!r} is {kind}, but the middleware {type(one).__name__} has no method "
+                f"`{method}`.",
+                hint=f"Add the method `{method}` to the middleware.",
+                field="middleware",
+            )
+        if isinstance(one, CheckedMiddleware):
+            one.check_job(job_name, timeout_ms)

@@ -1,0 +1,252 @@
+"""Middleware around handlers, as `dispatch_sync` and workers run it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from delayq import (
+    Discard,
+    Fail,
+    FailOnException,
+    InvalidInput,
+    Job,
+    JobContext,
+    Next,
+    RunningJob,
+    Skip,
+    SkipIfBatchCancelled,
+    handles,
+    job,
+    use_middleware,
+)
+from delayq.core.envelope import decode
+from delayq.core.outcome import Done, GiveUp, Policy, RunAgain, decide
+from delayq.jobs.dispatch import _by_name
+from delayq.jobs.local_run import Ran, arun, run
+from delayq.jobs.middleware import AnyMiddleware
+from delayq.jobs.registry import Registry, registry
+from tests.support.queue import envelope_of
+
+WRONG: Any = "a text"
+
+
+class Notes:
+    """Writes its name before and after the handler."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name = name
+        self.log = log
+
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        self.log.append(f"{self.name}>")
+        result = next(job)
+        self.log.append(f"<{self.name}")
+        return result
+
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        self.log.append(f"{self.name}>")
+        result = await next(job)
+        self.log.append(f"<{self.name}")
+        return result
+
+
+class OnlySync:
+    def handle(self, job: RunningJob, next: Next) -> Any:
+        return next(job)
+
+
+class OnlyAsync:
+    async def ahandle(self, job: RunningJob, next: Next) -> Any:
+        return await next(job)
+
+
+def run_job(name: str) -> Ran:
+    return run(envelope_of("id", name=name))
+
+
+def test_middleware_runs_from_the_outside_to_the_inside() -> None:
+    log: list[str] = []
+
+    class Close(Job, name="close", middleware=[Notes("declared", log)]):
+        def handle(self) -> str:
+            log.append("handler")
+            return "result"
+
+        def middleware(self) -> Sequence[AnyMiddleware]:
+            return [Notes("own", log)]
+
+    use_middleware(Notes("global", log))
+    ran = Close().dispatch_sync()
+    assert ran.result == "result"
+    assert log == ["global>", "declared>", "own>", "handler", "<own", "<declared", "<global"]
+
+
+def test_middleware_of_an_async_handler_awaits_it() -> None:
+    log: list[str] = []
+
+    @job("async", middleware=[Notes("a", log), Notes("b", log)])
+    async def close() -> int:
+        await asyncio.sleep(0)
+        log.append("handler")
+        return 7
+
+    assert asyncio.run(arun(envelope_of("id", name="async"))).result == 7
+    assert log == ["a>", "b>", "handler", "<b", "<a"]
+
+
+def test_middleware_sees_the_job() -> None:
+    seen: list[RunningJob] = []
+
+    class Looks:
+        def handle(self, job: RunningJob, next: Next) -> Any:
+            seen.append(job)
+            return next(job)
+
+    class Close(Job, name="class", middleware=[Looks()]):
+        order_id: int = 42
+
+        def handle(self) -> None:
+            assert self is seen[0].instance
+
+    @job("function", middleware=[Looks()])
+    def close(context: JobContext, order_id: int = 42) -> None: ...
+
+    @handles("Letters", middleware=[Looks()])
+    class Letters:
+        def send(self, context: JobContext, data: Any) -> None: ...
+
+    Close().dispatch_sync()
+    close.job().dispatch_sync()
+    _by_name("Letters@send", {"to": "ann"}).dispatch_sync()
+    assert [(one.context.name, one.data) for one in seen] == [
+        ("class", {"order_id": 42}),
+        ("function", {"order_id": 42}),
+        ("Letters@send", {"to": "ann"}),
+    ]
+    assert [one.instance is None for one in seen] == [False, True, True]
+
+
+def test_a_middleware_that_does_not_go_on_ends_the_job_as_done() -> None:
+    class Stops:
+        def handle(self, job: RunningJob, next: Next) -> Any:
+            return None
+
+    @job("stopped", middleware=[Stops()])
+    def never() -> None:
+        raise AssertionError
+
+    assert run_job("stopped").outcome == Done()
+
+
+@pytest.mark.parametrize(
+    ("skip", "runs"),
+    [
+        (Skip.when(True), False),
+        (Skip.when(False), True),
+        (Skip.unless(True), True),
+        (Skip.when(lambda job: job.data["n"] == 1), False),
+        (Skip.unless(lambda job: job.data["n"] == 1), True),
+    ],
+)
+def test_skip(skip: Skip, runs: bool) -> None:
+    ran: list[int] = []
+
+    @job("plain", middleware=[skip])
+    def plain(n: int = 1) -> None:
+        ran.append(n)
+
+    @job("async", middleware=[skip])
+    async def asynchronous(n: int = 1) -> None:
+        ran.append(n)
+
+    run(envelope_of("id", name="plain").replace(b"{}", b'{"n":1}'))
+    asyncio.run(arun(envelope_of("id", name="async").replace(b"{}", b'{"n":1}')))
+    assert ran == ([1, 1] if runs else [])
+
+
+@pytest.mark.parametrize(
+    ("middleware", "error", "outcome"),
+    [
+        (FailOnException(ValueError), ValueError("a"), GiveUp),
+        (FailOnException(KeyError, ValueError), ValueError("a"), GiveUp),
+        (FailOnException(lambda error: "a" in str(error)), ValueError("a"), GiveUp),
+        (FailOnException(KeyError), ValueError("a"), RunAgain),
+        (FailOnException(lambda error: "b" in str(error)), ValueError("a"), RunAgain),
+        (FailOnException(Exception), Discard(), Done),
+    ],
+)
+def test_fail_on_exception(middleware: FailOnException, error: Exception, outcome: type) -> None:
+    handler_error: list[BaseException] = []
+
+    @job("raises", middleware=[middleware])
+    def raises() -> None:
+        raise error
+
+    handler = registry.get("raises")
+    context = JobContext(_envelope("raises"), b"", tries=3, due_ms=0)
+    try:
+        handler.call({}, context)
+    except Exception as raised:
+        handler_error.append(raised)
+    decided = decide(_envelope("raises"), Policy(tries=3), handler_error[0], now_ms=lambda: 0, rand=lambda: 0.0)
+    assert isinstance(decided, outcome)
+    if isinstance(decided, GiveUp):
+        assert decided.error is error
+        assert isinstance(handler_error[0], Fail)
+
+
+def _envelope(name: str) -> Any:
+    return decode(envelope_of("id", name=name))
+
+
+def test_skip_if_batch_cancelled_runs_a_job_without_a_batch() -> None:
+    @job("alone", middleware=[SkipIfBatchCancelled()])
+    def alone() -> str:
+        return "ran"
+
+    assert run_job("alone").result == "ran"
+
+
+@pytest.mark.parametrize(
+    ("middleware", "words"),
+    [
+        ("Notes", "not a list"),
+        ([object()], "cannot run"),
+        ([Notes], "cannot run"),
+        ([OnlyAsync()], "is not async, but the middleware OnlyAsync has no method `handle`"),
+    ],
+)
+def test_middleware_that_cannot_run_is_refused_at_the_declaration(middleware: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as refused:
+
+        @job("plain", middleware=middleware)
+        def plain() -> None: ...
+
+    assert (refused.value.field, refused.value.hint != "") == ("middleware", True)
+
+
+def test_a_middleware_that_does_not_fit_the_handler_is_refused_in_any_order() -> None:
+    jobs = Registry()
+    with pytest.raises(InvalidInput, match="is async, but the middleware OnlySync has no method `ahandle`"):
+
+        @job("async", middleware=[OnlySync()], registry=jobs)
+        async def declared() -> None: ...
+
+    @job("other", registry=jobs)
+    async def asynchronous() -> None: ...
+
+    with pytest.raises(InvalidInput, match="OnlySync has no method `ahandle`"):
+        jobs.use(OnlySync())
+    jobs.use(OnlyAsync())
+    with pytest.raises(InvalidInput, match="OnlyAsync has no method `handle`"):
+
+        @job("plain", registry=jobs)
+        def plain() -> None: ...
+
+
+@pytest.mark.parametrize("make", [lambda: Skip.when(WRONG), FailOnException, lambda: FailOnException(WRONG)])
+def test_built_in_middleware_refuses_wrong_arguments(make: Any) -> None:
+    with pytest.raises(InvalidInput):
+        make()
