@@ -1,5 +1,6 @@
 """A worker of a queue with several shards, seen from outside."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.workers import Start, workers_of
 pytestmark = pytest.mark.processes
 
 SHARDS = 8
+JOBS = int(os.environ.get("SHARDED_JOBS", "10000"))
 
 APP = """
 import os
@@ -48,7 +50,7 @@ def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
 
 
 def test_two_children_take_the_shards_in_turn(client: DelayQ, start: Start, tmp_path: Path) -> None:
-    ids = [new_id() for _ in range(40_000)]
+    ids = [new_id() for _ in range(JOBS)]
     client.schedule_many([JobSpec(name="note", id=job_id, queue="orders") for job_id in ids])
     assert start("--processes", "2", "--stop-when-empty").wait(timeout=60) == 0
     ran = [line.split() for line in lines(tmp_path / "log")]

@@ -47,13 +47,13 @@ def job(name: str) -> Sendable:
     return _by_name(name, {"order_id": 1})
 
 
-@pytest.mark.parametrize("form", ["xack", "ack", "node"])
+@pytest.mark.parametrize("form", ["xack", "node"])
 def test_chains_and_batches_go_on_whoever_acknowledges(
     form: str, client: DelayQ, programs: Programs, node_folder: Path, raw: redis.Redis
 ) -> None:
     plain = str(CONSUMERS / "plain_stream" / "consumer.py")
-    words = [sys.executable, plain, "orders", *(["--scripts", "lua"] if form == "ack" else [])]
-    if form == "node":
+    words = [sys.executable, plain, "orders"]
+    if form == "node":  # by ack.lua
         words = [node(), str(node_folder / "consumer.mjs"), "orders", "lua"]
     programs.start_delayq("move", DELAYQ_TIDY_EVERY="100ms")
     for _ in range(10):
