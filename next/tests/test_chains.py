@@ -50,6 +50,12 @@ def deaf(text: str, seconds: float = 0.0) -> None:
         except BaseException:
             pass
 
+@job("polite", queue="q")
+def polite(context: JobContext, text: str, seconds: float = 0.0) -> None:
+    note(text)
+    while not context.stopping:
+        time.sleep(0.05)
+
 @job("fails", queue="q", tries=1)
 def fails(text: str, until: str = "") -> None:
     note(text)
@@ -119,8 +125,8 @@ def test_a_failed_link_sends_catch_and_a_retry_goes_on(client: DelayQ, start: St
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("step", []), ("step", ["--threads", "3"]), ("async", []), ("deaf", [])],
-    ids=["inline", "threads", "loop", "killed"],
+    [("step", []), ("step", ["--threads", "3"]), ("polite", ["--threads", "3"]), ("async", []), ("deaf", [])],
+    ids=["inline", "threads", "returns", "loop", "killed"],
 )
 def test_a_link_that_is_cancelled_while_it_runs_ends_the_chain(
     client: DelayQ, start: Start, tmp_path: Path, name: str, options: list[str]

@@ -18,7 +18,7 @@ from tests.support.workers import Start, workers_of
 pytestmark = pytest.mark.processes
 
 SHARDS = 8
-JOBS = int(os.environ.get("SHARDED_JOBS", "10000"))
+JOBS = int(os.environ.get("SHARDED_JOBS", "40000"))
 
 APP = """
 import os

@@ -93,7 +93,8 @@ class SettleAnswer(IntEnum):
     STOP_ASKED = 2
     """Nothing changed, because a cancel asked the job to stop. The caller must settle the job again, as Stopped.
 
-    Only Released and Failed get this answer. An Acked job is done, so its settlement takes effect in spite of a cancel.
+    Only Released and Failed get this answer. An Acked job is done, so its settlement takes effect in spite of a cancel,
+    but no job of its chain follows it.
     """
 
 

@@ -40,6 +40,7 @@ _FLAGS: Final = {
     "until": "--until",
     "url": "--url",
     "wait": "--wait",
+    "window": "--unique-for",
     "waiting_for_code": "--waiting-for-code",
 }
 """Flag by error field. A message has the field as its first word, or anywhere as `field=`."""

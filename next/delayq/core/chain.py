@@ -196,13 +196,13 @@ def encode(value: Chain | BatchPlan) -> bytes:
     return _encode(value)
 
 
-def check_size(chain: Chain) -> Chain:
-    """Return a chain that is not too long; raises InvalidInput."""
+def check_size(chain: Chain, *, what: str = "links of the chain", field: str = "chain") -> Chain:
+    """Return a chain that is not too long; raises InvalidInput. `what`: the name of its jobs in the message."""
     size = len(_encode(chain))
     if size > MAX_CHAIN_BYTES:
         raise InvalidInput(
-            f"The links of the chain have {size:,} bytes; the limit is {MAX_CHAIN_BYTES:,}.",
-            hint="Send shorter payloads, or make the chain shorter: its last link can dispatch another chain.",
-            field="chain",
+            f"The {what} have {size:,} bytes; the limit is {MAX_CHAIN_BYTES:,}.",
+            hint="Send shorter payloads or fewer jobs. The last job can dispatch others.",
+            field=field,
         )
     return chain

@@ -26,8 +26,7 @@ class EndedJob(msgspec.Struct, frozen=True, gc=False):
     All are optional, so that the end of a job can be read even if a worker could not read its envelope.
     """
 
-    id: str = ""
-    name: str = ""
+    id: Any = ""
     chain: msgspec.Raw = ABSENT
     batch: msgspec.Raw = ABSENT
 

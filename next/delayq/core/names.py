@@ -90,10 +90,10 @@ def check_batch_id(batch_id: str) -> str:
 
     It is shorter than an id of a job, because the ids of the members begin with it.
     """
-    if len(check_id(batch_id)) <= MAX_BATCH_ID_BYTES:
-        return batch_id
+    if isinstance(batch_id, str) and _ID.fullmatch(batch_id) and len(batch_id) <= MAX_BATCH_ID_BYTES:
+        return str.__str__(batch_id)
     raise InvalidInput(
-        f"The id {shown(batch_id)} of a batch has {len(batch_id)} characters.",
-        hint=f"Use at most {MAX_BATCH_ID_BYTES} characters.",
+        f"The id {shown(batch_id)} of a batch is not valid.",
+        hint=f"Use 1 to {MAX_BATCH_ID_BYTES} printable ASCII characters without spaces.",
         field="id",
     )

@@ -47,24 +47,29 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the members."""
-        if self.key is not None and not callable(self.key) and not (self.key and all(self.key)):
+        is_list = isinstance(self.key, Sequence) and all(isinstance(name, str) and name for name in self.key)
+        if self.key is not None and not callable(self.key) and not (is_list and self.key):
             raise InvalidInput(
-                f"The unique key {shown(self.key)} is empty.", hint='An example: key=["order_id"].', field="unique"
+                f"key is {shown(self.key)}.", hint='Use a text, or names of members: key=["order_id"].', field="key"
             )
         if self.until not in get_args(Until):
             raise InvalidInput(
                 f"until is {shown(self.until)}.", hint='Use "done", "start" or "window".', field="unique"
             )
-        if (self.until == "window") != (self.window is not None) or (self.window is not None and not self._window_ms):
+        if (self.until == "window") != (self.window is not None):
             raise InvalidInput(
                 f"until is {self.until!r} and window is {shown(self.window)}.",
                 hint='Give both or neither of these two: until="window", window="1h".',
                 field="unique",
             )
+        if self.window is not None and not self._window_ms:
+            raise InvalidInput(
+                f"window is {shown(self.window)}.", hint="Use a duration above 0, such as 1h.", field="window"
+            )
 
     @property
     def _window_ms(self) -> int:
-        return 0 if self.window is None else duration_ms(self.window, field="unique")
+        return 0 if self.window is None else duration_ms(self.window, field="window")
 
 
 def check_unique(unique: object) -> str | Unique:

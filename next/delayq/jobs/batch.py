@@ -17,6 +17,7 @@ from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id, new_id
 from delayq.core.names import check_batch_id
+from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker, Member
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
@@ -48,6 +49,10 @@ def batch(
 
         batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
     """
+    if isinstance(members, Sendable | AsLink | AsMember | type) or not isinstance(members, Iterable):
+        raise InvalidInput(
+            f"members is {shown(members)}.", hint="Use a list of jobs: batch([A(), B()]).", field="members"
+        )
     return PendingBatch(tuple(members), id, name, allow_failures, before, then, catch, finally_)
 
 
@@ -105,13 +110,23 @@ class PendingBatch(AsLink):
         return Link(batch=self._plan_with(maker, batch_id or new_id()))
 
     def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan:
+        if not isinstance(self.allow_failures, bool):
+            raise InvalidInput(
+                f"allow_failures is {shown(self.allow_failures)}.", hint="Use True or False.", field="allow_failures"
+            )
         if not isinstance(self.name, str) or len(self.name) > 255:
             raise InvalidInput(f"name is {shown(self.name)}.", hint="Use a text of up to 255 characters.", field="name")
         members = chains_of_members(self.members, maker, [f"{batch_id}.{n}" for n in range(len(self.members))])
+        if self.members and not members:
+            raise InvalidInput(
+                "The batch has no members, because `prepare_for_dispatch` of all its jobs returned False.",
+                hint="Check this before the dispatch, if it can happen.",
+                field="members",
+            )
         if not members or len(members) > MAX_MEMBERS:
             raise InvalidInput(
                 f"The batch has {len(members):,} members.",
-                hint=f"A batch has 1 to {MAX_MEMBERS:,} members.",
+                hint=f"Give 1 to {MAX_MEMBERS:,} jobs. Split a larger batch into several.",
                 field="members",
             )
         plan = BatchPlan(
@@ -124,7 +139,8 @@ class PendingBatch(AsLink):
             catch=maker.links(self._catch),
             finally_=maker.links(self._finally),
         )
-        check_size(Chain(catch=[*plan.before, *plan.then, *plan.catch, *plan.finally_]))
+        callbacks = [*plan.before, *plan.then, *plan.catch, *plan.finally_]
+        check_size(Chain(catch=callbacks), what="callbacks of the batch", field="then")
         return plan
 
 

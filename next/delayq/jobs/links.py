@@ -104,7 +104,7 @@ def listed(jobs: Jobs) -> list[Sendable]:
     """Return one job or several jobs as a list; None = no job."""
     if jobs is None:
         return []
-    return [jobs] if isinstance(jobs, Sendable) else list(jobs)
+    return list(jobs) if isinstance(jobs, list | tuple) else [checked_job(jobs)]
 
 
 def checked_job(job: object) -> Sendable:

@@ -38,6 +38,10 @@ class Janitor:
         self.reclaimed = 0
         self._shortest_lease = math.inf
 
+    def has_work(self) -> bool:
+        """Return False, because no other loop finds work for this one."""
+        return False
+
     def step(self, hinted: set[str]) -> float:
         """Reclaim and repair all queues, each if its interval is over. Return the seconds until the next step.
 

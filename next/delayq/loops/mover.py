@@ -50,6 +50,10 @@ class Mover:
         """The queues that the mover serves."""
         return set(self._due)
 
+    def has_work(self) -> bool:
+        """Return False, because no other loop finds work for this one."""
+        return False
+
     def step(self, hinted: set[str]) -> float:
         """Promote the due jobs of all queues, and return the seconds until the next step.
 

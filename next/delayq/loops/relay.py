@@ -27,6 +27,10 @@ class Relay:
         self._resting = RestingQueues(clock=clock)
         self.relayed = 0
 
+    def has_work(self) -> bool:
+        """Return True if the mover has found records in an outbox that does not rest after an error."""
+        return bool(self._resting.awake(self._outboxes))
+
     def step(self, hinted: set[str]) -> float:
         """Send the follow-up jobs of all outboxes that may have records.
 

@@ -138,11 +138,12 @@ def _loops(
 def _wait(wake_ups: WakeUps, mover: Mover, seconds: float) -> set[str]:
     """Wait for notifications from scripts, and return the queues that they name.
 
-    If the subscription is lost, return all queues of the mover, because notifications may be lost too.
+    When the subscription begins or is lost, return all queues of the mover, because notifications were lost before it
+    began, or may have been lost since.
     """
     was_subscribed = wake_ups.is_subscribed
     hinted = {queue for queue, _ in wake_ups.wait(seconds)}
-    return hinted if wake_ups.is_subscribed or not was_subscribed else hinted | mover.queues
+    return hinted if wake_ups.is_subscribed == was_subscribed else hinted | mover.queues
 
 
 def _sleep(seconds: float) -> set[str]:

@@ -73,7 +73,7 @@ def test_archive_gives_up_a_waiting_job(run: Run) -> None:
     ("words", "code", "told"),
     [
         (("schedule", "n", "--unique", ""), 2, "--unique is ''. Use a text"),
-        (("schedule", "n", "--unique-for", "0s"), 2, "window is '0s'."),
+        (("schedule", "n", "--unique-for", "0s"), 2, "--unique-for is '0s'."),
         (("run-now", "order-41"), 3, "No job 'order-41' is known in the queue 'default'."),
         (("run-now", "order-42"), 3, "Name the queue: --queue 'orders'."),
         (("run-now", "failed"), 4, "The job 'failed' has failed"),

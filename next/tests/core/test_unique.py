@@ -62,8 +62,8 @@ def test_what_is_taken_and_freed(lock: str | None, taken: str, again: str, at_st
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
-        ({"key": ""}, r"The unique key '' is empty"),
-        ({"key": [""]}, r"is empty"),
+        ({"key": ""}, r"key is ''"),
+        ({"key": [""]}, r"key is a value of type list"),
         ({"until": "end"}, r"until is 'end'"),
         ({"until": "window"}, r"until is 'window' and window is None\. Give both"),
         ({"window": "1h"}, r"until is 'done' and window is '1h'"),

@@ -71,10 +71,16 @@ def step(**said: object) -> Sendable:
         (lambda: batch([step(unique="key")]), "unique", "has a unique key"),
         (lambda: batch([batch([Step()])]), "members", "A member of the batch is a batch"),  # type: ignore[list-item]
         (lambda: batch([chain(Step(), batch([Step()]))]), "members", "a chain that contains a batch"),
-        (lambda: batch([Step()], id="x" * 201), "id", "201 characters"),
+        (lambda: batch([Step()], id="x" * 201), "id", "not valid"),
+        (lambda: batch(Step()), "members", "members is"),  # type: ignore[arg-type]
+        (lambda: batch(None), "members", "members is None"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], allow_failures=1), "allow_failures", "allow_failures is 1"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=lambda: None), "jobs", "is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=chain(Step())), "jobs", "is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Shy()]), "members", "returned False"),
         (lambda: batch([Step()], id="a b"), "id", "not valid"),
         (lambda: batch([Step()], name="x" * 256), "name", "name is"),
-        (lambda: batch([Step()], then=[Step(text="x" * 250_000)] * 5), "chain", "1,000,000"),
+        (lambda: batch([Step()], then=[Step(text="x" * 250_000)] * 5), "then", "callbacks of the batch have"),
         (lambda: batch([Step()], then="step"), "jobs", "is not a job"),  # type: ignore[arg-type]
     ],
 )

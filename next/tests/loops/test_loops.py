@@ -73,6 +73,9 @@ class Stepping:
         self.called_at: list[float] = []
         self.hints: list[set[str]] = []
 
+    def has_work(self) -> bool:
+        return False
+
     def step(self, hinted: set[str]) -> float:
         self.called_at.append(self._clock())
         self.hints.append(hinted)
@@ -278,6 +281,22 @@ def test_the_relay_tries_a_queue_with_an_error_again() -> None:
     clock.now += REST
     assert relay.step(set()) == EVERY - REST
     assert keeper.followed == ["a", "a"]
+
+
+def test_the_relay_runs_as_soon_as_the_mover_has_found_records() -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[5_000_000, 5_000_000])
+    mover = Mover(keeper, lambda: True, clock=clock)
+    relay = Relay(keeper, mover.outboxes, clock=clock)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> set[str]:
+        waits.append(seconds)
+        clock.now += seconds
+        keeper.owed["a"] = 1  # a record arrives, and its notification gets lost
+        return set()
+
+    run_loops([mover, relay], wait, lambda: len(waits) == 2, clock=clock)
+    assert (waits[0], keeper.followed) == (5.0, ["a"])
 
 
 def test_a_loop_that_fails_is_called_again_after_a_second_and_stops_no_other(

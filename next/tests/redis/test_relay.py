@@ -197,8 +197,15 @@ def test_an_envelope_that_a_worker_cannot_read_still_sends_the_catch_jobs(queue:
     assert ids_of(queue) == {"first", "one"}
 
 
+def return_after_stop_request(queue: QueueOnServer, job: Delivery) -> None:
+    queue.cancel(job.id, running=True)
+    queue.ack(job)
+
+
 @pytest.mark.parametrize(
-    "end", [cancel_ready, clear, lambda queue, job: queue.ack_stopped(job)], ids=["cancel", "clear", "stop"]
+    "end",
+    [cancel_ready, clear, lambda queue, job: queue.ack_stopped(job), return_after_stop_request],
+    ids=["cancel", "clear", "stop", "return"],
 )
 def test_a_cancelled_link_ends_the_chain_without_catch(queue: QueueOnServer, end: Callable[..., object]) -> None:
     end(queue, start(queue, chained("first", link("second"), catch=[link("one")])))

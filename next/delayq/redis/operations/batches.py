@@ -4,6 +4,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, encode, id_of, places_of_members, read_plan, without_members
 from delayq.core.display import shown
@@ -266,7 +268,7 @@ def _info(batch_id: str, values: Sequence[Any]) -> BatchInfo | None:
         return None
     return BatchInfo(
         id=row.id,
-        name=read_plan(row.plan).name,
+        name=_name_of(row.plan),
         total=row.total,
         pending=row.pending,
         succeeded=row.succeeded,
@@ -277,6 +279,14 @@ def _info(batch_id: str, values: Sequence[Any]) -> BatchInfo | None:
         cancelled_ms=row.cancelled_ms,
         finished_ms=row.finished_ms,
     )
+
+
+def _name_of(plan: bytes) -> str:
+    """Return the name in a plan, or '' for a plan that another program has damaged."""
+    try:
+        return read_plan(plan).name
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
 
 
 def _queue_and_id(job: str) -> tuple[str, str]:
