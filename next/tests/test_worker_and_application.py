@@ -307,10 +307,10 @@ def lines(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("last", "options", "why"),
     [
-        (2, (), "no job is ready"),
+        (2, (), "no job may start now"),
         (2, ("--max-jobs", "2"), "all its jobs have run (2)"),
         (10, (), "SIGTERM"),
-        (20, (), "no job is ready"),
+        (20, (), "no job may start now"),
     ],
     ids=["nothing to do", "its jobs have run", "SIGTERM", "replaced for its memory"],
 )

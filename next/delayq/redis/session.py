@@ -241,7 +241,8 @@ def _warn_unlisted(queue: str, error: BackendError) -> None:
     import logging
 
     logging.getLogger("delayq").warning(
-        "queue %s could not be added to the list of queues (%s); until it is, only workers with --queue %s serve it",
+        "queue %s could not be added to the list of queues (%s); if it is not on the list yet, only workers with "
+        "--queue %s serve it",
         queue,
         error.message.removesuffix("."),
         queue,

@@ -149,13 +149,13 @@ class Stopping:
     def _empty(self, children: Sequence[ChildProcess]) -> str:
         """Return the cause of a shutdown without ready jobs. If a queue could not be read, the exit code is 1."""
         if not any(child.slots.has_unread() for child in children):
-            return "no job is ready"
+            return "no job may start now"
         self.code = ExitCode.FAILED
         logger.error(
             "a queue could not be read, so it may have ready jobs; the exit code is 1; to see the error, run "
             "`delayq stats`"
         )
-        return "no job is ready in the queues that could be read"
+        return "no job may start now in the queues that could be read"
 
     def _restart_call(self, children: Sequence[ChildProcess]) -> str:
         """Return words for the log if a restart was requested after this worker started; otherwise ''."""

@@ -166,7 +166,7 @@ def test_a_refused_listing_is_one_sentence(client: Any, server: redis.Redis, cap
     (record,) = caplog.records
     assert re.fullmatch(
         r"queue orders could not be added to the list of queues \(Redis at unix:\S+ refused SADD: WRONGTYPE [^.]+\); "
-        r"until it is, only workers with --queue orders serve it",
+        r"if it is not on the list yet, only workers with --queue orders serve it",
         record.message,
     )
 

@@ -62,7 +62,10 @@ def work(
     max_time: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Exit after this time.", show_default=False)
     ] = None,
-    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="Exit when no job is ready.")] = False,
+    stop_when_empty: Annotated[
+        bool,
+        typer.Option("--stop-when-empty", help="Exit when no job may start: none is ready, or its queue is paused."),
+    ] = False,
     stop_when_empty_for: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Exit when no job was ready for this long.", show_default=False),
