@@ -160,8 +160,8 @@ def finished(run: Run, client: DelayQ) -> BatchInfo:
         (("retry", "nope"), 3, "No batch has the id 'nope'."),
         (("cancel", "done"), 4, "The batch 'done' has finished. Only a running batch can be cancelled."),
         (("cancel", "runs"), 2, "Cancel the 3 pending members of the batch runs? Nothing was done: confirmation"),
-        (("show", "b 1"), 2, "The id 'b 1' is not valid."),
-        (("retry", "x" * 201), 2, "of a batch has 201 characters. Use at most 200 characters."),
+        (("show", "b 1"), 2, "The id 'b 1' of a batch is not valid."),
+        (("retry", "x" * 201), 2, "(201 characters) of a batch is not valid. Use 1 to 200"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_its_exit_code(
