@@ -109,3 +109,26 @@ def test_a_lost_reply_does_nothing_twice(url: str, server: redis.Redis, name: st
             if lost == replies:
                 break
         assert set(outcomes) == {outcomes[0], UNKNOWN if name in NOT_REPEATABLE else outcomes[0]}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("change", ["cancel", "run_now"])
+def test_a_job_that_another_client_ends_before_the_second_call_is_not_stored_again(
+    url: str, server: redis.Redis, change: str, many: bool
+) -> None:
+    with proxy_to(url) as proxy, DelayQ(url, prefix="test") as other, DelayQ(proxy.url, prefix="test") as client:
+        client.schedule("n", queue="orders", delay="1h")  # the server knows the script, and the list has the queue
+        ended: list[object] = []
+
+        def end() -> None:
+            ended.append(getattr(other, change)("new", queue="orders"))
+            if change == "run_now":
+                other.clear("orders")
+
+        proxy.on_loss = end
+        proxy.lose(1)
+        spec = JobSpec(name="n", id="new", queue="orders", delay="1h")
+        (ref,) = client.schedule_many([spec]) if many else [client.schedule("n", id="new", queue="orders", delay="1h")]
+        assert len(ended) == 1
+        assert ref.outcome == "created"
+        assert other.get("new", queue="orders") is None

@@ -3,7 +3,7 @@
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class Proxy:
     """Passes everything on between clients and a server, and counts the replies, except for the PONG of each login.
 
     `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client; 0 = none.
-    `lose_all()`: it does so with every reply from now on.
+    `lose_all()`: it does so with every reply from now on. `on_loss` is called before it closes a connection.
     """
 
     def __init__(self, listener: socket.socket, server_path: str) -> None:
@@ -25,6 +25,7 @@ class Proxy:
         self._server_path = server_path
         self._left = 0
         self._loses_all = False
+        self.on_loss: Callable[[], object] = lambda: None
         self.url = f"unix://{listener.getsockname()}"
         self.replies = 0
 
@@ -59,6 +60,7 @@ class Proxy:
                 arrived = self._count(reader)
                 if arrived and (self._loses_all or 0 < self._left <= arrived):
                     self._left = 0
+                    self.on_loss()
                     break
                 self._left = max(self._left - arrived, 0)
                 client.sendall(data)

@@ -25,11 +25,7 @@ from delayq.redis.shard_counts import PATIENCE
 from delayq.redis.trips import in_trips
 
 AT_ONCE_MS: Final = 15_000
-"""A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again.
-
-The second call would then store the job again. So the call carries a token, by which the server recognizes the second
-call.
-"""
+"""A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again."""
 
 _ON_CONFLICT: Final = get_args(OnConflict)
 _CONFLICT_HINTS: Final[Mapping[State, str]] = {
@@ -230,7 +226,7 @@ class SchedulingOperations(OperationsBase[RefT]):
                 taken="kept" if on_conflict == "keep" else "conflict",
                 high_water=session.options.high_water,
                 lease_ms=session.options.lease_ms,
-                token=new_id() if on_conflict == "error" or _may_be_over_soon(jobs) else "",
+                token=new_id() if on_conflict == "error" or _may_end_before_resend(jobs) else "",
                 shards=count,
             )
         else:
@@ -333,6 +329,14 @@ def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
         )
 
 
-def _may_be_over_soon(jobs: list[NewJob]) -> bool:
-    """Return True if one of the jobs may end before a lost call is sent again; see AT_ONCE_MS."""
+def _may_end_before_resend(jobs: list[NewJob]) -> bool:
+    """Return True if one of the jobs may end before a call whose reply was lost is sent again.
+
+    The second call would then store the job again. So the call carries a token, by which the server recognizes the
+    second call. A job may end so soon because it is due soon, or because another client, which knows the id that the
+    caller chose, cancels it or runs it now.
+    """
+    for job in jobs:  # without a comprehension, which would be a call more for each schedule
+        if job.has_own_id:
+            return True
     return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])
