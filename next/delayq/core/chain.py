@@ -1,10 +1,11 @@
 """Chains and batches as JSON: the links that an envelope carries, and the plan of a batch.
 
-A chain is a list of links that run one after the other. The envelope of a job carries the links after it in its member
-`chain`, and its batch in the member `batch`. So everything that follows a job is stored together with the job, and the
-relay needs only the envelope of an ended job to send the next one.
+A chain is a list of links that run one after the other. The envelope of a job has two JSON members for this: `chain`
+has the links after the job, and `batch` names the batch of the job. So everything that follows a job is stored together
+with the job, and the relay needs only the envelope of an ended job to send the next job.
 
-Links take no id, because the ids are made when the chain is built. So a link that is sent twice is stored once.
+A program gives no ids to links. The id of each link is made once, when the chain is built, so that a link that is sent
+twice is stored once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One link of a chain: a job or a batch.
 
     `job`: the envelope of the job; absent if the link is a batch. `delay_ms` counts from the turn of the link, which is
-    the end of the link before it. `deadline_ms`, `retry_until_ms`: limits that count from the due time.
+    the end of the link before it. `deadline_ms`, `retry_until_ms`: time limits in ms, counted from the due time.
     """
 
     job: msgspec.Raw = ABSENT
@@ -52,7 +53,7 @@ class BatchPlan(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A batch: its members, and the jobs to send at the events of the batch.
 
     `members`: one chain for each member; a member that is a single job is a chain of one link. Redis stores a plan
-    without members, because the members are sent at once. `after`: the rest of the chain that contains the batch.
+    without `members`, because their jobs are sent at once. `after`: the rest of the chain that contains the batch.
     """
 
     id: str
@@ -125,7 +126,7 @@ def job_of(
     `when`: the due time, as `schedule.lua` gets it; None = the turn plus the delay of the link. `chain`: the links that
     follow. `batch`: the batch of the job. `headers` are added to the headers of the link.
 
-    The same link and turn always give the same job, because a relay may have to send it twice. Raises
+    The same link and turn always give the same job, because a relay may have to send the job twice. Raises
     UnreadableEnvelope.
     """
     due_ms = now_ms + link.delay_ms
@@ -197,7 +198,7 @@ def encode(value: Chain | BatchPlan) -> bytes:
 
 
 def check_size(chain: Chain, *, what: str = "links of the chain", field: str = "chain") -> Chain:
-    """Return a chain that is not too long; raises InvalidInput. `what`: the name of its jobs in the message."""
+    """Return the chain if its JSON is not too long; else raise InvalidInput. `what`: how the message names the jobs."""
     size = len(_encode(chain))
     if size > MAX_CHAIN_BYTES:
         raise InvalidInput(

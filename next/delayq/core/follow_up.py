@@ -1,4 +1,4 @@
-"""The jobs that follow an ended job. The relay reads the record of the end, and this module decides."""
+"""The jobs that follow an ended job. The relay reads the job-end record, and this module decides which jobs to send."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -14,16 +14,16 @@ NoteWord = Literal["done", "failed", "skipped", "next"]
 """An event of a member, for its batch. `next`: a link of the member is done, and another link follows."""
 
 Duty = Literal["before", "catch", "cancel", "then", "finally"]
-"""An event of a batch, after which something has to be done once."""
+"""An event of a batch that requires an action. Each action is done once."""
 
 MAX_HEADER: Final = 1_000
 """Maximum length of the message in a header of a `catch` job, in characters."""
 
 
 class EndedJob(msgspec.Struct, frozen=True, gc=False):
-    """The members of an envelope that matter at the end of a job.
+    """The parts of an envelope that the relay needs after the end of a job.
 
-    All are optional, so that the end of a job can be read even if a worker could not read its envelope.
+    All fields are optional, so that the relay can read these parts even if a worker could not read the envelope.
     """
 
     id: Any = ""
@@ -43,8 +43,9 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 class FollowUps(msgspec.Struct, frozen=True, gc=False):
     """The consequences of the end of a job.
 
-    `note`: the row for its batch; None = no batch, or a callback of one. `jobs`: the jobs to send. `batch`: the next
-    link of the chain, if it is a batch. `failed`: the headers for `catch` jobs, which describe the failure.
+    `note`: the row for the batch of the job; None = the job has no batch, or is a callback. `jobs`: the jobs to send.
+    `batch`: the next link of the chain, if this link is a batch. `failed`: the headers for `catch` jobs, which describe
+    the failure.
     """
 
     note: Note | None = None
@@ -62,7 +63,7 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
     `ended`: "done", "failed" or "cancelled". `envelope`: the envelope of the job. `failure`: JSON, or b''. `queue`: the
     queue of the job. `now_ms`: the time of the end.
 
-    Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope for a link that cannot be read.
+    Raises msgspec.MsgspecError if the envelope cannot be read, and UnreadableEnvelope if a link cannot be read.
     """
     job = _decode(envelope)
     chain = read_chain(job.chain)
@@ -98,7 +99,7 @@ def next_link(
 def member_jobs(plan: BatchPlan, *, now_ms: int, when_now: bool = False) -> list[NewJob]:
     """Return the first job of each member of a batch.
 
-    `when_now`: let the server count the delays from its own time, and not from `now_ms`.
+    `when_now`: True = delays count from the time of the server; False = delays count from `now_ms`.
     """
     jobs = []
     for member in plan.members:

@@ -1,4 +1,4 @@
-"""Batches: many jobs that run at the same time, with callbacks for the whole.
+"""Batches: many jobs that run at the same time, with callbacks for the events of the whole batch.
 
     batch([ImportPage(page=n) for n in range(40)], then=Publish(), catch=Alarm(), finally_=CleanUp()).dispatch()
 
@@ -39,13 +39,15 @@ def batch(
     """Return a batch of jobs. Nothing is sent before `dispatch` is called.
 
     * `members`: 1 to 100,000 jobs. A chain counts as one member.
-    * `id`: 1 to 200 printable ASCII characters without spaces. A second dispatch with the same id sends only those
-      members that were not sent yet, for example because the program died. Default: a new id.
+    * `id`: 1 to 200 printable ASCII characters without spaces. If the program died during the dispatch, a second
+      dispatch with the same id sends only the members that were not sent yet. Default: a new id.
     * `name`: a name for people.
     * `allow_failures`: False = the first failed member cancels the batch: waiting members are cancelled, and running
       members may finish. True = a failed member does not stop the others.
-    * `before`, `then`, `catch`, `finally_`: a job or a list of jobs to send at an event of the batch: at its start;
-      when all members have succeeded, also after a retry; at the first failure; when all members have ended.
+    * `before`: a job or a list of jobs to send when the batch starts.
+    * `then`: the same, when all members have succeeded, even if some of them were retried.
+    * `catch`: the same, when the first member has failed for good.
+    * `finally_`: the same, when all members have ended.
 
         batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
     """
@@ -76,8 +78,8 @@ class PendingBatch(AsLink):
         Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
         finished or was cancelled, nothing is sent.
 
-        Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After such an
-        error, a dispatch under the same id sends the members that are missing.
+        Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
+        of DelayQ.schedule, a second dispatch with the same id sends the missing members.
         """
         connection, plan = self._plan(current_manager())
         return connection.client.batches.send(plan)
@@ -145,7 +147,7 @@ class PendingBatch(AsLink):
 
 
 class RunningBatch:
-    """The batch of a running job, as its handler sees it. The methods with `a` are for async handlers."""
+    """The batch of a running job, as its handler sees it. Async handlers use the coroutine methods, such as `ainfo`."""
 
     def __init__(self, batch_id: str, job_id: str) -> None:
         self.id = batch_id
@@ -179,7 +181,7 @@ class RunningBatch:
         return await current_manager().connection().aclient.batches.cancel(self.id)
 
     def add(self, members: Iterable[Member]) -> BatchInfo:
-        """Add members to the batch, and send them now. If the batch was cancelled, nothing is added.
+        """Add members to the batch, and send them at once. If the batch was cancelled, add nothing.
 
         If the job that calls this method is run again, no member is added twice, as long as the job adds the same
         members in the same order. Raises InvalidInput, and Conflict if the batch has finished.
@@ -212,9 +214,9 @@ async def afind_batch(batch_id: str) -> BatchInfo | None:
 
 
 def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable[str]) -> list[Chain]:
-    """Return each member as a chain. Leave out members that refuse the dispatch. Raises InvalidInput.
+    """Return each member as a chain. Leave out members whose `prepare_for_dispatch` returned False.
 
-    `ids`: the id of the first job of each member.
+    `ids`: the id of the first job of each member. Raises InvalidInput.
     """
     chains = []
     for member, job_id in zip(members, ids, strict=True):

@@ -3,7 +3,7 @@
     chain(Reserve(order_id=42), Charge(order_id=42), Ship(order_id=42)).dispatch()
     chain(Reserve(order_id=42), Charge(order_id=42)).catch(Refund(order_id=42)).delay("15m").dispatch()
 
-If a job fails for good, the jobs of `catch` are sent, and the chain ends. A retry of the failed job continues the
+If a job fails for good, the jobs of `catch` are sent, and the chain stops. A retry of the failed job continues the
 chain.
 """
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # clients import redis-py, which a program that only declares
 def chain(*elements: Element) -> "PendingChain":
     """Return a chain of jobs and batches. Nothing is sent before `dispatch` is called.
 
-    Each element starts when the one before it has succeeded. A batch succeeds when all its members have succeeded, or,
-    if it allows failures, when all have ended. The delay and the limits of a job count from its turn.
+    Each element starts when the element before it has succeeded. A batch has succeeded when all its members have
+    succeeded. If the batch allows failures and was not cancelled, it is enough that all its members have ended.
+
+    The delay of a job counts from the success of the element before it. If `deadline` or `retry_until` of a job is a
+    duration, it counts from the due time of the job.
 
         chain(Reserve(order_id=42), Charge(order_id=42)).catch(Refund(order_id=42)).dispatch()
     """
@@ -40,7 +43,7 @@ def chain(*elements: Element) -> "PendingChain":
 
 @dataclass(frozen=True)
 class PendingChain(AsMember):
-    """A chain that has not been sent. Each method but `dispatch` and `adispatch` returns a new chain."""
+    """A chain that has not been sent. Each method except `dispatch` and `adispatch` returns a new chain."""
 
     elements: tuple[Element, ...]
     _catch: tuple[Sendable, ...] = ()
@@ -66,7 +69,7 @@ class PendingChain(AsMember):
         return self._with(_queue=queue)
 
     def delay(self, delay: Duration) -> "PendingChain":
-        """Return a chain whose first job is delayed, unless the job has a delay. Raises InvalidInput."""
+        """Return a chain that delays its first job, unless this job has its own delay. Raises InvalidInput."""
         duration_ms(delay, field="delay")
         return self._with(_delay=delay)
 
@@ -79,7 +82,7 @@ class PendingChain(AsMember):
         return self._with(elements=(*self.elements, *elements))
 
     def dispatch(self) -> "JobRef | BatchInfo":
-        """Send the chain. Return a reference to its first job, or the info about its first batch.
+        """Send the chain. Return a reference to its first job, or the BatchInfo if its first link is a batch.
 
         If `prepare_for_dispatch` of one of the jobs returns False, nothing is sent, and the `outcome` of the reference
         is "vetoed". If the unique key of the first job is taken, nothing is sent either, and the outcome is "kept".
@@ -107,7 +110,7 @@ class PendingChain(AsMember):
         return replace(self, _unsent=Unsent("A chain"), **changes)
 
     def _plan(self, manager: Manager) -> tuple[Connection, Chain | None]:
-        """Return the connection of the chain and its links. None = a job of the chain refuses the dispatch."""
+        """Return the connection and the links of the chain. None = `prepare_for_dispatch` of a job returned False."""
         maker = LinkMaker(manager, connection=self._connection)
         planned = self._links(maker, None)
         return maker.connection, None if maker.has_refusal else planned
@@ -146,7 +149,8 @@ class PendingChain(AsMember):
 class RunningChain:
     """The chain of a running job. Changes take effect when the job succeeds.
 
-    If the job is run again, for example after an error, its changes are made again, and no job is added twice.
+    If the job is run again, for example after an error, its handler makes the changes again. No job is added twice, as
+    long as the handler adds the same jobs in the same order.
     """
 
     def __init__(self, job_id: str, links: Chain) -> None:
@@ -171,7 +175,7 @@ class RunningChain:
 
     @property
     def changed(self) -> Chain | None:
-        """The chain with its changes; None = the job has not changed it."""
+        """The changed chain, or None if the job has not changed its chain."""
         return Chain(self._links, self._before.catch) if self._added else None
 
     def _new(self, elements: tuple[Element, ...]) -> list[Link]:
@@ -191,7 +195,7 @@ class RunningChain:
 def link_of_element(
     element: object, maker: LinkMaker, *, job_id: str | None = None, queue: str | None = None
 ) -> Link | None:
-    """Return the link of a job or batch, or None if a job refuses the dispatch. Raises InvalidInput.
+    """Return the link of a job or batch, or None if `prepare_for_dispatch` returned False. Raises InvalidInput.
 
     `job_id`: the id of the job or batch; None = a new id. `queue`: the queue of a job that names none.
     """

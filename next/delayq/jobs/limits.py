@@ -1,4 +1,4 @@
-"""Middleware that limits how many jobs run at the same time, or how many jobs start in a time.
+"""Middleware that limits how many jobs run at the same time, or how many jobs start in a period.
 
     @job("mail.send", middleware=[Concurrency("mail", 5)])                    five jobs at a time
     @job("stock.count", middleware=[WithoutOverlapping(["warehouse"])])       one job at a time for each warehouse
@@ -37,7 +37,7 @@ _rates: Final[dict[str, tuple[RateLimit, ...]]] = {}
 def use_limit(name: str, rate: RateLimit | Sequence[RateLimit]) -> None:
     """Define the rates of a limit, for `RateLimited(name)`. Call this function in the module that declares the jobs.
 
-    `rate`: one rate, or a list of up to ten rates. A job may run if each of them has a token left. A second call for
+    `rate`: one rate, or a list of up to ten rates. A job may run if each rate has a token left. A second call for
     the same name replaces the rates. Raises InvalidInput.
 
         use_limit("sms", [RateLimit.per_second(5), RateLimit.per_day(10_000)])
@@ -46,7 +46,7 @@ def use_limit(name: str, rate: RateLimit | Sequence[RateLimit]) -> None:
 
 
 class Concurrency(CheckedMiddleware):
-    """Lets at most `limit` jobs with this middleware run at the same time, in all workers.
+    """Lets at most `limit` jobs with this middleware run at the same time, counted over all workers.
 
     * `name`: the name of the limit. Jobs with the same name share the limit.
     * `key`: each key has `limit` places of its own. Use a text, names of members of the payload (["customer"]), or a
@@ -54,7 +54,7 @@ class Concurrency(CheckedMiddleware):
     * `drop`: True = discard a job that may not run, instead of running it later.
     * `expire_after`: how long a job keeps its place if its process dies. Default: the timeout of the job, plus the
       `timeout_grace` of the worker and 8 s. A job without a timeout needs this argument. If a job runs longer than
-      this, another job may start beside it.
+      `expire_after`, another job may start beside it.
 
     Raises InvalidInput for arguments that cannot be used.
 
@@ -77,7 +77,7 @@ class Concurrency(CheckedMiddleware):
         self._expire_ms = None if expire_after is None else _check_expire_after(expire_after)
 
     def check_job(self, job_name: str, timeout_ms: int | None) -> None:
-        """Raise InvalidInput if a job declares that it has no timeout, so that the end of a place would be unknown."""
+        """Raise InvalidInput if a job's place would never expire: no `expire_after`, and the declared timeout is 0."""
         name = self._name or check_limit_name(job_name)
         if timeout_ms == 0 and self._expire_ms is None:
             raise _without_timeout(job_name, name)
@@ -125,7 +125,7 @@ class Concurrency(CheckedMiddleware):
                 _warn_unreleased(name, context, error)
 
     def _question(self, job: RunningJob) -> tuple[str, str, int]:
-        """Return the name and the key of the limit, and the length of a place in ms. Raises InvalidInput."""
+        """Return name and key of the limit, and the time in ms until a place expires. Raises InvalidInput."""
         name = self._name or job.context.name
         expire_ms = job.context.place_ms if self._expire_ms is None else self._expire_ms
         if not expire_ms:
@@ -165,7 +165,7 @@ class WithoutOverlapping(Concurrency):
 
 
 class RateLimited:
-    """Lets jobs start only as fast as a rate allows, in all workers.
+    """Lets jobs start only as fast as a rate allows, counted over all workers.
 
     * `name`: the name of the limit. Jobs with the same name, key and rate share a bucket of tokens.
     * `rate`: a rate, or a list of rates that must all allow the job; None = the rates of `use_limit`.
@@ -233,7 +233,7 @@ def _refusal(name: str, *, drop: bool) -> Exception:
 
 
 def _unanswered(name: str, context: JobContext, error: BackendError) -> LimitReached:
-    """Log that Redis did not answer, and return the signal that lets the job wait. It is not dropped."""
+    """Log that Redis gave no answer, and return the signal that lets the job wait, even with `drop=True`."""
     logger.warning(
         "job %s (%s) waits, because the limit %s could not be asked: %s", context.id, context.name, name, error
     )
@@ -282,7 +282,7 @@ def _check_limit_key(key: LimitKey | None) -> LimitKey | None:
 
 
 def _key_of(key: LimitKey | None, job: RunningJob) -> str:
-    """Return the key of a running job. Raises InvalidInput if the payload or the function has no text for it."""
+    """Return the key of a running job. Raises InvalidInput if a payload member is missing or a result is not text."""
     if key is None:
         return ""
     if isinstance(key, str):

@@ -36,7 +36,7 @@ class LinkMaker:
 
     @property
     def connection(self) -> Connection:
-        """The connection of the jobs. Without jobs so far, the default connection."""
+        """The connection of the jobs. It is the default connection if neither `connection` nor a job has set one."""
         return self._connection or self._manager.connection()
 
     def link(self, job: object, *, job_id: str | None = None, queue: str | None = None) -> Link | None:
@@ -71,7 +71,7 @@ class LinkMaker:
         return [link for job in listed(jobs) if (link := self.link(job, queue=queue)) is not None]
 
     def _with_defaults(self, job: Sendable, queue: str | None) -> Sendable:
-        """Return a job that uses the queue and the connection of the chain, unless the job names others."""
+        """Return the job with the queue and connection of the chain. Options that the job names stay as they are."""
         options, said = job._message().options, job._said()
         if queue is not None and options.queue is None and said.get("queue") is None:
             job = job.on_queue(queue)
@@ -81,7 +81,7 @@ class LinkMaker:
 
 
 class Group(ABC):
-    """Several jobs that are sent together. `_unsent` warns if they never are."""
+    """Several jobs that are sent together. `_unsent` warns if the group is never sent."""
 
     _unsent: Unsent
 
@@ -108,7 +108,7 @@ def listed(jobs: Jobs) -> list[Sendable]:
 
 
 def checked_job(job: object) -> Sendable:
-    """Return a job that can be dispatched; raises InvalidInput for anything else."""
+    """Return the object if it is a job that can be dispatched; raises InvalidInput otherwise."""
     if isinstance(job, Sendable):
         return job
     if isinstance(job, Group):

@@ -11,9 +11,9 @@
     @job("order.close", middleware=[Timed()])              for the jobs of one name
     use_middleware(Timed())                                for all jobs of this program
 
-A middleware calls `next(job)` to go on. If it returns without this call, the handler is not called, and the job is
-done. The outermost middleware comes first: the middleware of `use_middleware`, then the declared one, then the one that
-the method `middleware` of a job class returns.
+A middleware calls `next(job)` to go on. If the middleware returns without this call, the handler does not run, and the
+job is completed. The middleware of `use_middleware` is outermost. The declared middleware follows, and then the
+middleware that the method `middleware` of a job class returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,10 +64,10 @@ AnyMiddleware = Middleware | AsyncMiddleware
 
 
 class CheckedMiddleware:
-    """The base class of middleware that fits only some jobs."""
+    """The base class of middleware that can be used only for some jobs."""
 
     def check_job(self, job_name: str, timeout_ms: int | None) -> None:
-        """Raise InvalidInput if the middleware does not fit a job. `timeout_ms`: None = the job declares no timeout."""
+        """Raise InvalidInput if the middleware cannot be used for a job. `timeout_ms`: None = not declared."""
         raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
 def check_fits(
     middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: bool, timeout_ms: int | None = None
 ) -> None:
-    """Raise InvalidInput if a middleware lacks the method for the handler of a job, or does not fit the job.
+    """Raise InvalidInput if a middleware lacks the method for the handler of a job, or cannot be used for the job.
 
     `timeout_ms`: the declared timeout of the job; None = the job declares none.
     """

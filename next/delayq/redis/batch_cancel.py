@@ -26,13 +26,13 @@ KEEP_MS: Final = 7 * 86_400_000
 def note_members(
     keys: Keys, options: Options, batch_id: str, rows: Sequence[batches.Row], *, cancel: bool = False
 ) -> Call[batches.Noted]:
-    """Return the call that notes events of members; see batch_note.lua."""
+    """Return the call that records events of members; see batch_note.lua."""
     keep_broken_ms = max(options.keep_failed_ms, KEEP_MS)
     return batches.note_batch(keys, batch_id, rows, cancel=cancel, keep_ms=KEEP_MS, keep_broken_ms=keep_broken_ms)
 
 
 class BatchCancel:
-    """Cancels the members of batches that wait in their queues. Remembers the position in each batch."""
+    """Cancels batch members that wait in their queues. Remembers for each batch how far the cancellation has come."""
 
     def __init__(self, executor: Executor, keys: Keys, options: Options, counts: ShardCounts) -> None:
         self._executor = executor
@@ -42,7 +42,7 @@ class BatchCancel:
         self._cursors: dict[str, str] = {}
 
     async def some(self, batch_id: str) -> bool:
-        """Cancel up to about 2,000 waiting members, and return True if no more members are left to look at."""
+        """Check up to about 2,000 pending members, and cancel the waiting ones. Return True if all were checked."""
         cursor = self._cursors.pop(batch_id, START)
         for _ in range(PAGES):
             cursor = await self._page(batch_id, cursor)
@@ -57,8 +57,8 @@ class BatchCancel:
         members = [(member, *place.split(" ", 1)) for member, place in places.items()]
         cancelling = [self._cancel(batch_id, member, queue) for member, queue, _ in members]
         answers = [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
-        # A single job that its queue does not know was never sent, or its end is still on the way and will be noted.
-        # A chain may be between two links; the relay stops it before its next link.
+        # If the queue does not know a single job, the job was never sent, or it has ended and the relay will record
+        # this end later. A chain with several links may be between two links. The relay stops it before its next link.
         absent: list[batches.Row] = [
             (member, "skipped", "")
             for (member, _, links), answer in zip(members, answers, strict=True)

@@ -1,7 +1,7 @@
-"""The part of batches in the relay: notes the ends of members, and fulfills the duties that result from them.
+"""Batches in the relay: records the ends of members, and fulfills the duties of their batches.
 
 A duty is an event of a batch that requires an action, such as sending the `then` jobs. Each action is done once. The
-script repeats a duty in each answer until the relay reports that it is fulfilled.
+script `batch_note` returns a duty in each answer until the relay reports the duty as fulfilled.
 """
 
 import logging
@@ -29,14 +29,14 @@ logger: Final = logging.getLogger("delayq.loops")
 MEMBERS_PER_CALL: Final = 250
 
 LISTED_MS: Final = 30 * 86_400_000
-"""A batch leaves the list of batches after this time plus the time for which failed jobs are kept. Both count from its
-creation."""
+"""When a batch is added to the list of batches, older batches are removed from the list if they were created more than
+this time plus `keep_failed_ms` before the new batch."""
 
 NO_FAILURE: Final[Mapping[str, str]] = {}
 
 
 class BatchDuties:
-    """Notes the ends of members, and fulfills the duties of their batches."""
+    """Records the ends of members, and fulfills the duties of their batches."""
 
     def __init__(self, executor: Executor, keys: Keys, options: Options, counts: ShardCounts) -> None:
         self._executor = executor
@@ -45,7 +45,7 @@ class BatchDuties:
         self._cancel = BatchCancel(executor, keys, options, counts)
 
     async def note(self, steps: Sequence[Step]) -> None:
-        """Note the ends of the members of these steps. Add the jobs of all duties to the steps."""
+        """Record the ends of the members of these steps. Fulfill the due duties, and add their jobs to the steps."""
         by_batch: dict[str, list[Step]] = {}
         for step in steps:
             if step.follows.note is not None:
@@ -62,7 +62,10 @@ class BatchDuties:
                 await self.fulfill(of_batch[0], batch_id, outcome, failed)
 
     async def fulfill(self, step: Step, batch_id: str, noted: Noted, failed: Mapping[str, str] = NO_FAILURE) -> None:
-        """Add the jobs of the due duties of a batch to a step. `failed`: the headers about the first failure."""
+        """Fulfill the due duties of a batch: cancel waiting members, and add the jobs of the other duties to a step.
+
+        `failed`: the headers for `catch` jobs, which describe the first failure.
+        """
         for duty in noted.due:
             if duty == "cancel":
                 if not await self._cancel.some(batch_id):
@@ -108,7 +111,7 @@ class BatchDuties:
             value_of(outcome)
 
     async def tell(self, steps: Sequence[Step]) -> None:
-        """Tell the batches about the duties that are fulfilled, because all jobs of their steps are stored."""
+        """Report fulfilled duties to their batches. A duty is fulfilled when all jobs of its step are stored."""
         by_batch: dict[str, list[tuple[Step, str]]] = {}
         for step in steps:
             for batch_id, duty in step.told if step.is_over else ():
@@ -160,7 +163,7 @@ def _jobs_of_duty(
 
 
 def _stop_chains(steps: Sequence[Step], noted: Noted) -> None:
-    """Drop the next links of members that may not go on, because their batch was cancelled."""
+    """Drop the next links of those members whose chain stops because their batch was cancelled."""
     for step, may_go_on in zip(steps, noted.answers, strict=True):
         note = step.follows.note
         if note is not None and note.word == "next" and not may_go_on:

@@ -1,4 +1,4 @@
-"""Sends the jobs that follow ended jobs. Each one has a token, so that a job that is sent twice is stored once."""
+"""Sends the jobs that follow ended jobs. Each new job has a token, so that a job that is sent twice is stored once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -23,7 +23,7 @@ TOKEN_MS: Final = 7 * 86_400_000
 """How long the server recognizes the token of a job whose record is still in the outbox."""
 
 USED_TOKEN_MS: Final = 3_600_000
-"""How long the server recognizes the token after that. Another relay may have read the same record a moment before."""
+"""How long the server recognizes the token after its record was deleted. Another relay may still use the record."""
 
 JOBS_PER_TRIP: Final = 250
 
@@ -41,10 +41,11 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 class Step(msgspec.Struct):
     """The work for one record of the outbox.
 
-    `now_ms`: the time of the end; the delays of the next jobs count from it. `told`: duties, each with its batch, to
-    report as fulfilled when all jobs of this step are stored. `again_in`: seconds until the next try of a step that is
-    not complete, because a unique key is taken or a batch has more members to cancel; None = the step is complete.
-    `error`: an error, after which the record is tried again too.
+    * `now_ms`: the time at which the job ended. The delays of the next jobs count from this time.
+    * `told`: duties, each with the id of its batch, to report as fulfilled when all jobs of this step are stored.
+    * `again_in`: seconds until the next try, for example because a unique key is taken or a batch has more members to
+      cancel; None = no further try is needed.
+    * `error`: an error of this step; None = no error. After an error, the record is tried again too.
     """
 
     entry: str
@@ -61,7 +62,7 @@ class Step(msgspec.Struct):
         return self.error is None and self.again_in is None
 
     def add(self, jobs: Iterable[NewJob], token: str) -> None:
-        """Add jobs to send. Their tokens are this text and a number."""
+        """Add jobs to send. The token of each job is `token`, a dot and a number."""
         self.sends += [Send(job, f"{token}.{n}") for n, job in enumerate(jobs)]
 
 
@@ -87,7 +88,7 @@ class FollowUpSender:
                 await self._note(step, send, outcome)
 
     def shorten_tokens(self, steps: Iterable[Step]) -> list[Call[Any]]:
-        """Return the calls after which Redis forgets the tokens of these steps sooner."""
+        """Return the calls that make Redis forget the tokens of these steps sooner."""
         return [
             command("PEXPIRE", self._key_of_token(send), USED_TOKEN_MS, parse=bool)
             for step in steps

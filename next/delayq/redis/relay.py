@@ -1,8 +1,8 @@
-"""Relays the outboxes of queues: reads the records of ended jobs, and sends the jobs that follow them.
+"""Relays the outboxes of queues: reads the records of ended jobs, and sends the jobs that follow the ended jobs.
 
-The process of the relay can die between any two calls. So a record stays in the outbox until everything that follows
-from it has happened, and each step may be repeated: notes of batches are idempotent, and each new job has a token by
-which the server recognizes it.
+The process of the relay can die between any two calls. So a record stays in the outbox until all its consequences are
+carried out, and each step may be repeated: notes for batches are idempotent, and each new job has a token, so that the
+server stores a job that is sent twice only once.
 """
 
 import logging
@@ -32,11 +32,11 @@ CLAIM_MS: Final = 2_000
 """How long an outbox is reserved for the relay that has read it."""
 
 HELD_WAIT: Final = 1.0
-"""Seconds until the next try, if another relay has reserved the outbox. That relay may have died."""
+"""Seconds until the next try if another relay has reserved the outbox. The other relay may have died."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The outbox of a queue has records that wait, all up to the record `last`. They are tried again at `again_at`."""
+    """Waiting records in the outbox of a queue. `last`: no waiting record is later. `again_at`: time of next try."""
 
     last: str
     again_at: float
@@ -64,9 +64,10 @@ class OutboxRelay:
         self._batches = BatchDuties(executor, keys, options, counts)
 
     async def relay(self, queue: str) -> Relayed:
-        """Relay all new records of a queue, and the records that wait if it is time to try them again.
+        """Relay all new records of a queue. When it is time for the next try, relay the waiting records too.
 
-        A record that waits does not delay the others. Raises the first error after all records were tried.
+        A waiting record does not delay the other records. After an error, the other records of the same page are still
+        tried. The first error of the page is then raised.
         """
         waiting = self._waiting.pop(queue, None)
         is_early = waiting is not None and self._clock() < waiting.again_at
@@ -92,14 +93,14 @@ class OutboxRelay:
         return Relayed(relayed, max(left.again_at - self._clock(), 0.0))
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None) -> Waiting | None:
-        """Return the records that wait after these steps, together with the records that waited before."""
+        """Return the waiting records of these steps, together with the records that were waiting before."""
         times = [self._clock() + step.again_in for step in steps if step.again_in is not None]
         if before is not None:
             times.append(before.again_at)
         return Waiting(steps[-1].entry, min(times)) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
-        """Decide on the follow-up of one record. An unreadable record has none."""
+        """Return the step for one record. An unreadable record is logged, and its step does nothing."""
         now_ms = int(row.entry.partition("-")[0])
         try:
             follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
@@ -114,7 +115,7 @@ class OutboxRelay:
         return Step(row.entry, now_ms, follows)
 
     async def _carry_out(self, queue: str, steps: Sequence[Step]) -> int:
-        """Do everything that follows from the records of one page, and delete the records that are done."""
+        """Carry out the consequences of one page of records. Delete the finished records, and return their number."""
         await self._batches.note(steps)
         for step in steps:
             step.add(step.follows.jobs, f"{queue}.{step.entry}")

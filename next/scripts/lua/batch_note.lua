@@ -42,11 +42,12 @@
 --            cancelled_ms  time at which the batch was cancelled, epoch ms; '' = not cancelled
 -- COST     O(rows); send at most 500 rows
 --
--- Each duty is returned by every call until a row with the word `told` names the duty, so that no crash loses it. A
--- second `cancel` makes the duty `cancel` due again. Without `allow`, the first failure cancels the batch too, but does
--- not seal it. A batch finishes as soon as it is sealed and has no pending member, and stays finished, even if a failed
--- member succeeds later. Each call for a finished batch sets the time to live of all its keys. After a repeated call,
--- the keys are the same, but the answer for a row is 0 if the first call has already made the change.
+-- Every call returns a due duty until a row with the word `told` names this duty, so that no duty is lost in a crash. A
+-- second call with `cancel` makes the duty `cancel` due again. If `allow` is 0, the first failure cancels the batch
+-- too, but does not seal the batch. A batch finishes as soon as it is sealed and has no pending member, and stays
+-- finished, even if a failed member succeeds later. Each call for a finished batch sets the time to live of all keys of
+-- the batch. After a repeated call, the keys are the same, but the answer for a row is 0 if the first call has already
+-- made the change.
 
 -- include: may_write
 -- include: column
@@ -82,7 +83,7 @@ local function cancel_batch()
   redis.call('HSET', plan, 'cancelled_ms', cancelled_ms, 'walk', '1')
 end
 
--- Each function handles one word. It returns true if the answer is 1.
+-- Each function handles one word, and returns true if the answer for the row is 1.
 local handlers = {}
 
 function handlers.done(id)
@@ -123,8 +124,8 @@ function handlers.skipped(id)
   return true
 end
 
--- A chain that this function has stopped stays stopped if the call is repeated. A failed member of a cancelled batch
--- may go on, because only a retry makes its chain go on.
+-- A chain that this function has stopped stays stopped if the call is repeated. If a failed member of a cancelled batch
+-- sends the word `next`, its failed job was retried and has succeeded, so its chain goes on.
 function handlers.next(id)
   if cancelled_ms then
     handlers.skipped(id)

@@ -27,10 +27,10 @@
 --            row           1 = the member is pending; else 0
 -- COST     O(rows); send at most 500 rows
 --
--- If the batch exists, its first plan, `allow` and `created_ms` stay, and known members stay where they are. So a
--- dispatch that was interrupted can be repeated: it sends the jobs whose rows are 1. A batch that was cancelled or has
--- finished gets no more members. If all members have ended before the batch is sealed, only the next call of
--- `batch_note` finishes the batch.
+-- If the batch exists, its first plan, `allow` and `created_ms` stay, and the script does not change known members. So
+-- an interrupted dispatch can be repeated: the second dispatch sends the jobs of the members whose rows are 1. A batch
+-- that was cancelled or has finished gets no more members. This script never finishes a batch. If all members have
+-- ended before the batch is sealed, the next call of `batch_note` finishes the batch.
 
 -- include: column
 -- include: member_places
@@ -67,7 +67,8 @@ if answer == 'opened' and not cancelled_ms and not finished_ms then
   end
 end
 
--- 2. Store them. Each of these commands needs memory, so a full server refuses the call before anything is written.
+-- 2. Store the new members. Each of these commands needs memory, so a full server refuses the call before it writes
+-- anything.
 
 if answer == 'opened' and is_new then
   local created_ms = string.format('%.0f', now)

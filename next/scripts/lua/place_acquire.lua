@@ -4,22 +4,22 @@
 --
 -- KEYS   holders   zset    `<queue> <job id>` -> time at which the place expires, epoch ms
 -- KEYS   places    zset    key of the limit -> last time at which one of its places expires, epoch ms
--- KEYS   counters  hash    granted, refused: numbers of answers since the limit exists
+-- KEYS   counters  hash    granted, refused: numbers of granted places and refused calls since the limit was first used
 --
 -- ARGV   now        clock  epoch ms, for tests; '' = server clock
 -- ARGV   limit      int    number of jobs that may have a place at the same time
 -- ARGV   holder     text   `<queue> <job id>` of the job
--- ARGV   key        text   key of the limit, which is also the end of the name of `holders`; '' = no key
+-- ARGV   key        text   key of the limit; the name of `holders` ends with the same text; '' = no key
 -- ARGV   expire_ms  int    how long the job has the place, unless `place_release` frees it before
 --
 -- RETURNS  A list of two numbers:
 --            1 expires_ms  the job has a place until expires_ms
---            0 held        nothing changed, except for a counter: all places are held, by `held` jobs
+--            0 held        nothing changed, except for a counter: `held` jobs have all places
 -- COST     O(log(places)), and O(1) for each place that has expired
 --
--- A job that already has a place keeps this one place, with a new time: its earlier attempt has died, or the reply to
--- that attempt was lost. Only the first call of a job is counted as granted. A full server refuses the script, so that
--- no job runs without a place.
+-- A job may already have a place, because its earlier attempt has died or the reply to its earlier call was lost. The
+-- job then keeps this place with a new expiry time, and the call is not counted as granted again. A full server refuses
+-- the script, so that no job runs without a place.
 
 -- 1. Look for a place.
 

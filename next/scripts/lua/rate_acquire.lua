@@ -3,12 +3,12 @@
 -- MOVES  nothing
 --
 -- KEYS   rates     hash         `<most>/<per_ms>/<burst>` -> time at which the bucket is full again, epoch ms
--- KEYS   counters  hash         granted, refused: numbers of answers since the limit exists
+-- KEYS   counters  hash         granted, refused: numbers of granted and refused calls since the limit was first used
 --
 -- ARGV   now       exact_clock  epoch ms, for tests; '' = server clock
 -- ARGV*  wanted    {most per_ms burst}
 --          most    number of tokens that come back in `per_ms`
---          per_ms  a duration
+--          per_ms  duration in which `most` tokens come back, in ms
 --          burst   number of tokens of a full bucket
 --
 -- RETURNS  1  one token of each rate was taken

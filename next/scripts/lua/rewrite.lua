@@ -1,5 +1,5 @@
 -- rewrite: Replace the envelopes of reserved jobs, because their handlers have changed the chains of these jobs. The
--- caller sends `ack` in the same trip, after this script, so that the change takes effect when the job is done.
+-- caller sends `ack` in the same round trip, after this script, so that the change takes effect when the job completes.
 --
 -- MOVES  nothing
 --
@@ -13,7 +13,7 @@
 --
 -- RETURNS  A list with a number for each row:
 --            1  replaced
---            0  nothing changed: fenced, because the job has another entry by now
+--            0  nothing changed: the job is fenced, because it has a newer stream entry
 -- COST     O(rows); send at most 500 rows and 1 MB
 
 -- include: owned_rows

@@ -1,4 +1,4 @@
-"""Operations on batches. `client.batches` has them."""
+"""The operations on batches, available as `client.batches`."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ MAX_LISTED: Final = 1_000
 
 
 class BatchOperations:
-    """Operations on batches. `jobs`: the operations of the same client on jobs."""
+    """Operations on batches. `jobs`: the job operations of the same client."""
 
     def __init__(self, session: Session, jobs: JobOperations[Any]) -> None:
         self._session = session
@@ -148,7 +148,7 @@ class BatchOperations:
         return retried
 
     async def send(self, plan: BatchPlan) -> BatchInfo:
-        """Store a batch and send its members; see PendingBatch.dispatch. A batch that exists gets its missing jobs."""
+        """Store a batch and send its members; see PendingBatch.dispatch. Complete a batch that was sent in part."""
         session = self._session
         if session.create_storage is not None:
             session.create_storage()
@@ -169,7 +169,7 @@ class BatchOperations:
     async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
         """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled.
 
-        `stored`: the plan as JSON; b'' = add members to a batch that exists.
+        `stored`: the plan as JSON; b'' = add members to an existing batch.
         """
         pending: set[str] = set()
         members = places_of_members(plan)
@@ -194,10 +194,10 @@ class BatchOperations:
         return pending
 
     async def _send_members(self, plan: BatchPlan, pending: Collection[str], token: str) -> None:
-        """Send those members that have not ended. A cancelled batch gets no more members.
+        """Send the pending members. If the batch is cancelled in the meantime, stop.
 
-        A repeated call sends the same members in the same round trips with the same tokens, so that the server stores
-        no member twice.
+        A repeated call divides the members into the same round trips with the same tokens, so that the server stores no
+        member twice.
         """
         session = self._session
         now_ms = await session.executor.run(inspect.server_time_ms())
@@ -231,7 +231,7 @@ class BatchOperations:
         await self._has_stopped(plan.id)
 
     async def _has_stopped(self, batch_id: str) -> bool:
-        """Return True if a batch was cancelled. Cancel the members that this call has sent in the meantime."""
+        """Return True if a batch was cancelled. Then also cancel waiting members that this call may have sent since."""
         if not await self._session.executor.run(calls.is_cancelled(self._session.keys, batch_id)):
             return False
         await self._duties.cancel_waiting(batch_id)
