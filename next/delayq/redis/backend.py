@@ -5,13 +5,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.backends.protocol import Backend
+from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.core.queue_order import Order, strict
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.server import RETRY_TIMEOUT
 from delayq.redis.connection.url import Address
-from delayq.redis.health import refuse_eviction
+from delayq.redis.health import refuse_eviction, warn_unknown_policy
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load_all
 from delayq.redis.session import Session
@@ -82,9 +83,22 @@ class RedisBackend:
         load_all()
 
     def check(self) -> None:
-        """Raise UnsafeSetup if a server evicts keys when its memory is full. Warn if INFO is not permitted."""
-        for server in drive(make_executor(self._address).servers()):
-            refuse_eviction(server)
+        """Raise UnsafeSetup if a server evicts keys when its memory is full. Warn if INFO is not permitted.
+
+        If a node of a cluster does not answer, warn, so that the jobs of the other nodes can run. Raises
+        BackendUnavailable if no server answers.
+        """
+        servers = drive(make_executor(self._address, retry_timeout=CHILD_RETRY_TIMEOUT).servers())
+        silent: list[BackendError] = []
+        for server in servers:
+            try:
+                refuse_eviction(server)
+            except (BackendUnavailable, OutcomeUnknown) as error:
+                silent.append(error)
+        if len(silent) == len(servers):
+            raise silent[0]
+        for one in silent:
+            warn_unknown_policy(one.message)
 
     def consumer(
         self,

@@ -19,11 +19,11 @@ def refuse_eviction(executor: Executor) -> None:
     try:
         info = drive(executor.run(read("INFO", "memory", parse=_read_info)))
     except CallRefused as error:
-        _warn_unknown(error.message)
+        warn_unknown_policy(error.message)
         return
     policy = info.get("maxmemory_policy")
     if policy is None:
-        _warn_unknown(f"INFO of Redis at {executor.where} does not contain maxmemory_policy.")
+        warn_unknown_policy(f"INFO of Redis at {executor.where} does not contain maxmemory_policy.")
     elif policy != "noeviction":
         raise UnsafeSetup(
             f"Redis at {executor.where} evicts keys when its memory is full (maxmemory-policy {policy}), so jobs could "
@@ -32,7 +32,8 @@ def refuse_eviction(executor: Executor) -> None:
         )
 
 
-def _warn_unknown(reason: str) -> None:
+def warn_unknown_policy(reason: str) -> None:
+    """Log that the eviction policy of a server could not be read."""
     logger.warning(
         "the eviction policy is unknown: %s If Redis evicts keys when its memory is full, jobs are lost "
         "without an error. Allow INFO in the ACL of this user, or make sure that maxmemory-policy is noeviction and "

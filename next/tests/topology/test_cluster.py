@@ -213,6 +213,18 @@ def test_chains_and_batches_cross_all_nodes(group: ClusterGroup, tmp_path: Path)
         manager.close()
 
 
+def test_a_worker_starts_without_a_node_that_hangs(group: ClusterGroup, tmp_path: Path) -> None:
+    wait_until(group.is_whole)
+    log = tmp_path / "log"
+    owner = group.owner("q1")
+    others = [queue for queue in QUEUES if group.owner(queue) is not owner]
+    with DelayQ(group.url) as client, hanging_node(group, owner), stamping_worker(group.url, tmp_path, *QUEUES):
+        for queue in others:
+            client.schedule("stamp", {"path": str(log), "text": queue}, queue=queue)
+        wait_until(lambda: sorted(lines(log)) == others, patience=40)
+    wait_until(group.is_whole)
+
+
 def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup, tmp_path: Path) -> None:
     wait_until(group.is_whole)
     log = tmp_path / "log"
