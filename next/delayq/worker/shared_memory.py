@@ -50,10 +50,12 @@ _NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s{MAX_ID_BYTES}s")
 """The number of the queue, the entry id, and the job id. A job id that is too long is cut; such a job fails at once."""
 _NAME_BYTES: Final = 128
 """Size of the job name in a slot. A longer name is cut, because the name is only shown to people."""
-_NEW: Final = struct.Struct(f"{_NAMES.format}{_NAME_BYTES}s")
-"""The parts of a slot that a new delivery overwrites: _NAMES and the job name."""
+_NEW: Final = struct.Struct(f"<3B4x2d{_NAMES.format.removeprefix('<')}{_NAME_BYTES}s")
+"""The parts of a slot that a new delivery overwrites, from _ORDER on: order, use, part, limit, since, _NAMES and the job
+name. Only the state is written separately, and last.
+"""
 _NAME: Final = _NAMES_AT + _NAMES.size
-_SLOT_SIZE: Final = -(-(_NAMES_AT + _NEW.size) // 8) * 8
+_SLOT_SIZE: Final = -(-(_ORDER + _NEW.size) // 8) * 8
 
 
 class SlotState(IntEnum):
@@ -131,12 +133,8 @@ class SlotTable:
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
         if entry[MAX_ENTRY_BYTES:]:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
-        _NEW.pack_into(self._memory, start + _NAMES_AT, queue, entry, delivery.id.encode("utf-8", "replace"), b"")
-        self._floats[(start + _LIMIT) // 8] = 0.0
-        self._floats[(start + _SINCE) // 8] = 0.0
-        self._memory[start + _ORDER] = 0
-        self._memory[start + _PART] = Part.HANDLER
-        self._memory[start + _USE] = self._memory[start + _USE] % 255 + 1
+        use, job_id = self._memory[start + _USE] % 255 + 1, delivery.id.encode("utf-8", "replace")
+        _NEW.pack_into(self._memory, start + _ORDER, 0, use, Part.HANDLER, 0.0, 0.0, queue, entry, job_id, b"")
         self._memory[start] = SlotState.WAITING
 
     def mark(self, slot: int, state: SlotState) -> None:
