@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import BackendFull as BackendFull
     from delayq.core.errors import BackendUnavailable as BackendUnavailable
     from delayq.core.errors import BatchNotFound as BatchNotFound
+    from delayq.core.errors import CommittedUnsent as CommittedUnsent
     from delayq.core.errors import ConfigError as ConfigError
     from delayq.core.errors import Conflict as Conflict
     from delayq.core.errors import DelayqError as DelayqError
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from delayq.jobs.middleware import Next as Next
     from delayq.jobs.middleware import RunningJob as RunningJob
     from delayq.jobs.registry import use_middleware as use_middleware
+    from delayq.jobs.transactions import within as within
     from delayq.manager import Manager as Manager
     from delayq.manager import current_manager as current_manager
     from delayq.manager import set_manager as set_manager
@@ -108,9 +110,9 @@ _MODULES: Final = {
     "client": "AsyncDelayQ AsyncJobRef DelayQ JobRef",
     "core.backoff": "Exponential Fixed Steps",
     "core.batch_info": "BatchInfo",
-    "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound ConfigError Conflict DelayqError "
-    "FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning LimitNotFound "
-    "NotConfirmed OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
+    "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound CommittedUnsent ConfigError Conflict "
+    "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
+    "LimitNotFound NotConfirmed OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
@@ -132,6 +134,7 @@ _MODULES: Final = {
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
     "jobs.registry": "use_middleware",
+    "jobs.transactions": "within",
     "manager": "Manager current_manager set_manager using_manager",
     "settings.model": "Settings",
 }

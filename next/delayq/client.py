@@ -347,6 +347,8 @@ class DelayQ:
 
     schedule = blocking(Operations[JobRef].schedule)
     send_chain = blocking(Operations[JobRef].send_chain)
+    prepare_many = blocking(Operations[JobRef].prepare_many)
+    send_prepared = blocking(Operations[JobRef].send_prepared)
     schedule_many = blocking(Operations[JobRef].schedule_many)
     push_raw = blocking(Operations[JobRef].push_raw)
     cancel = blocking(Operations[JobRef].cancel)

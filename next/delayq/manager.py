@@ -30,9 +30,11 @@ MakeHeaders = Callable[[JobSpec], Mapping[str, str]]
 class Connection:
     """One connection, with a blocking client and a client for asyncio. Each client is made when it is first used."""
 
-    def __init__(self, name: str, settings: Settings, routes: Routes) -> None:
+    def __init__(self, name: str, settings: Settings, routes: Routes, *, after_commit: bool = False) -> None:
+        """`after_commit`: the jobs of this connection wait for the commit of a database transaction."""
         self.name = name
         self.settings = settings
+        self.after_commit = after_commit
         self.backend = backend_of(settings)
         self._routes = routes
 
@@ -77,11 +79,17 @@ class Manager:
         name = name or self.settings.connection
         with self._lock:
             if name not in self._connections:
-                self._connections[name] = Connection(name, self.settings.of_connection(name), self._routes)
+                self._connections[name] = Connection(
+                    name,
+                    self.settings.of_connection(name),
+                    self._routes,
+                    after_commit=bool(name) and self.settings.connections[name].after_commit,
+                )
             return self._connections[name]
 
     def define(self, name: str, **table: Any) -> None:
-        """Define a connection. `table` has the keys of [connections.NAME] in the settings: url, prefix, queue.
+        """Define a connection. `table` has the keys of [connections.NAME] in the settings: url, prefix, queue,
+        after_commit.
 
         A connection that has the same name is replaced. Raises pydantic.ValidationError.
         """

@@ -16,6 +16,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     * `allows_failures`: True if a failed member does not cancel the batch.
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
       when all its members have ended.
+    * `outcome`: "after commit" for a batch that waits for the commit of a database transaction; otherwise None.
     """
 
     id: str
@@ -29,6 +30,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     cancelled_ms: int | None = None
     finished_ms: int | None = None
+    outcome: Literal["after commit"] | None = None
 
     @property
     def per_cent(self) -> int:

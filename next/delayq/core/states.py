@@ -48,6 +48,7 @@ Answer = Literal[
     "refused",
     "unknown",
     "vetoed",
+    "after commit",
 ]
 
 STATES: Final[tuple[State, ...]] = get_args(State)

@@ -7,7 +7,8 @@ when all members have succeeded, `finally_` when all members have ended.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from delayq.core.ids import derived_id, new_id
 from delayq.core.names import check_batch_id
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker, Member
+from delayq.jobs.transactions import NOTHING_SAID, Commit, batch_after_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
 
@@ -70,10 +72,22 @@ class PendingBatch(AsLink):
     _then: Jobs
     _catch: Jobs
     _finally: Jobs
+    _commit: Commit = NOTHING_SAID
     _unsent: Unsent = field(default_factory=lambda: Unsent("A batch"), compare=False, repr=False)
+
+    def after_commit(self) -> "PendingBatch":
+        """Return a batch that waits for the commit of a transaction; see `delayq.within`."""
+        return self._with(Commit(after_commit=True))
+
+    def within(self, session: Any) -> "PendingBatch":
+        """Return a batch that waits for the commit of the transaction of this session; see `delayq.within`."""
+        return self._with(Commit(session=session))
 
     def dispatch(self) -> BatchInfo:
         """Send the batch, and return its counts.
+
+        If the batch itself, one of its jobs or the block `with within(...)` asks for that, the batch waits for the
+        commit of a database transaction. The `outcome` of the answer is then "after commit".
 
         Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
         finished or was cancelled, nothing is sent.
@@ -81,19 +95,26 @@ class PendingBatch(AsLink):
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.
         """
-        connection, plan = self._plan(current_manager())
-        return connection.client.batches.send(plan)
+        maker, plan = self._plan(current_manager())
+        if maker.wait_for_commit("The batch", self._commit, plan):
+            return batch_after_commit(plan)
+        return maker.connection.client.batches.send(plan)
 
     async def adispatch(self) -> BatchInfo:
         """Send the batch in an event loop; see `dispatch`."""
-        connection, plan = self._plan(current_manager())
-        return await connection.aclient.batches.send(plan)
+        maker, plan = self._plan(current_manager())
+        if maker.wait_for_commit("The batch", self._commit, plan):
+            return batch_after_commit(plan)
+        return await maker.connection.aclient.batches.send(plan)
 
-    def _plan(self, manager: Manager) -> tuple[Connection, BatchPlan]:
+    def _with(self, commit: Commit) -> "PendingBatch":
+        self._unsent.is_used = True
+        return replace(self, _unsent=Unsent("A batch"), _commit=commit)
+
+    def _plan(self, manager: Manager) -> tuple[LinkMaker, BatchPlan]:
         self._unsent.is_used = True
         maker = LinkMaker(manager)
-        plan = self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
-        return maker.connection, plan
+        return maker, self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
 
     def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None:
         self._unsent.is_used = True

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from delayq.core.chain import Chain, Link, check_size, id_of, name_of
+from delayq.core.chain import Chain, Link, check_size, id_of, job_of, name_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import AsLink, AsMember, Element, LinkMaker
+from delayq.jobs.transactions import NOTHING_SAID, Commit, batch_after_commit
 from delayq.jobs.unsent import Unsent
-from delayq.manager import Connection, Manager, current_manager
+from delayq.manager import Manager, current_manager
 
 if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
     from delayq.client import AsyncJobRef, JobRef
@@ -50,6 +51,7 @@ class PendingChain(AsMember):
     _connection: str | None = None
     _queue: str | None = None
     _delay: Duration | None = None
+    _commit: Commit = NOTHING_SAID
     _unsent: Unsent = field(default_factory=lambda: Unsent("A chain"), compare=False, repr=False)
 
     def catch(self, *jobs: Sendable) -> "PendingChain":
@@ -73,6 +75,14 @@ class PendingChain(AsMember):
         duration_ms(delay, field="delay")
         return self._with(_delay=delay)
 
+    def after_commit(self) -> "PendingChain":
+        """Return a chain that waits for the commit of a transaction; see `delayq.within`."""
+        return self._with(_commit=Commit(after_commit=True))
+
+    def within(self, session: Any) -> "PendingChain":
+        """Return a chain that waits for the commit of the transaction of this session; see `delayq.within`."""
+        return self._with(_commit=Commit(session=session))
+
     def prepend(self, *elements: Element) -> "PendingChain":
         """Return a chain with more jobs or batches at its start."""
         return self._with(elements=(*elements, *self.elements))
@@ -84,36 +94,53 @@ class PendingChain(AsMember):
     def dispatch(self) -> "JobRef | BatchInfo":
         """Send the chain. Return a reference to its first job, or the BatchInfo if its first link is a batch.
 
+        If the chain itself, one of its jobs or the block `with within(...)` asks for that, the chain waits for the
+        commit of a database transaction. The `outcome` of the answer is then "after commit".
+
         If `prepare_for_dispatch` of one of the jobs returns False, nothing is sent, and the `outcome` of the reference
         is "vetoed". If the unique key of the first job is taken, nothing is sent either, and the outcome is "kept".
 
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
         """
-        connection, planned = self._plan(current_manager())
-        if planned is None:
-            from delayq.client import JobRef
+        from delayq.client import JobRef
 
-            return JobRef(connection.client, "", "", "absent", None, "vetoed")
-        return connection.client.send_chain(planned)
+        maker, planned = self._plan(current_manager())
+        client = maker.connection.client
+        if planned is None:
+            return JobRef(client, "", "", "absent", None, "vetoed")
+        if not maker.wait_for_commit("The chain", self._commit, planned):
+            return client.send_chain(planned)
+        first = planned.links[0]
+        if first.batch is not None:
+            return batch_after_commit(first.batch)
+        job = job_of(first, now_ms=0)
+        return JobRef(client, job.id, job.queue, "absent", None, "after commit", job.name)
 
     async def adispatch(self) -> "AsyncJobRef | BatchInfo":
         """Send the chain in an event loop; see `dispatch`."""
-        connection, planned = self._plan(current_manager())
-        if planned is None:
-            from delayq.client import AsyncJobRef
+        from delayq.client import AsyncJobRef
 
-            return AsyncJobRef(connection.aclient, "", "", "absent", None, "vetoed")
-        return await connection.aclient.send_chain(planned)
+        maker, planned = self._plan(current_manager())
+        client = maker.connection.aclient
+        if planned is None:
+            return AsyncJobRef(client, "", "", "absent", None, "vetoed")
+        if not maker.wait_for_commit("The chain", self._commit, planned):
+            return await client.send_chain(planned)
+        first = planned.links[0]
+        if first.batch is not None:
+            return batch_after_commit(first.batch)
+        job = job_of(first, now_ms=0)
+        return AsyncJobRef(client, job.id, job.queue, "absent", None, "after commit", job.name)
 
     def _with(self, **changes: Any) -> "PendingChain":
         self._unsent.is_used = True
         return replace(self, _unsent=Unsent("A chain"), **changes)
 
-    def _plan(self, manager: Manager) -> tuple[Connection, Chain | None]:
-        """Return the connection and the links of the chain. None = `prepare_for_dispatch` of a job returned False."""
+    def _plan(self, manager: Manager) -> tuple[LinkMaker, Chain | None]:
+        """Return the links of the chain, and their maker. None = `prepare_for_dispatch` of a job returned False."""
         maker = LinkMaker(manager, connection=self._connection)
         planned = self._links(maker, None)
-        return maker.connection, None if maker.has_refusal else planned
+        return maker, None if maker.has_refusal else planned
 
     def _as_member(self, maker: LinkMaker, job_id: str) -> Chain | None:
         batches = [element for element in self.elements if isinstance(element, AsLink)]

@@ -25,8 +25,9 @@ from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, is_instant
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
-from delayq.jobs.options import JobOptions, Said, check_said
+from delayq.jobs.options import JobOptions, Said, check_after_commit, check_said
 from delayq.jobs.registry import registry
+from delayq.jobs.transactions import NOTHING_SAID, Commit, Waiting, session_to_wait_for, wait_for_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
 
@@ -92,12 +93,23 @@ class Sendable(ABC):
         known = self._said().get("tags")
         return self._with(tags=[*(self._message().options.tags or () if known is None else known), *tags])
 
+    def after_commit(self) -> "Dispatch":
+        """Return a Dispatch that waits for the commit of a transaction; see `delayq.within`."""
+        return self._with(after_commit=True)
+
+    def within(self, session: Any) -> "Dispatch":
+        """Return a Dispatch that waits for the commit of the transaction of this session; see `delayq.within`."""
+        return self._with(within=session)
+
     def dispatch(self, **said: Unpack[Said]) -> "JobRef":
         """Dispatch the job and return a reference to it.
 
         The keywords are options of this job, and override the declared options: `queue`, `connection`, `delay`, `at`,
         `tz`, `fold`, `id`, `on_conflict`, `tries`, `backoff`, `timeout`, `deadline`, `retry_until`, `max_exceptions`,
         `retention`, `headers`, `tags` and `unique`. JobSpec explains them, and DelayQ.schedule explains `on_conflict`.
+
+        With `after_commit` or `within`, the job waits for the commit of a database transaction; see `delayq.within`.
+        The `outcome` of the reference is then "after commit", and its state is "absent".
 
         If `prepare_for_dispatch` of the job returns False, nothing is sent, and the `outcome` of the reference is
         "vetoed". Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
@@ -178,23 +190,43 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
 
         dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """
+    from delayq.client import JobRef
+
     planned = _plan_all(jobs)
     refs = {n: _vetoed(one) for n, one in enumerate(planned) if one.spec is None}
-    for connection, conflict, places in _grouped(planned):
-        specs = [spec for n in places if (spec := planned[n].spec) is not None]
-        sent = connection.client.schedule_many(specs, on_conflict=conflict, spread=spread)
-        refs.update(zip(places, sent, strict=True))
+    for group in _grouped(planned):
+        client, conflict = group.connection.client, group.on_conflict
+        if group.session is None:
+            sent = client.schedule_many(group.specs, on_conflict=conflict, spread=spread)
+        else:
+            prepared = client.prepare_many(group.specs, spread=spread)
+            if wait_for_commit(group.session, Waiting(group.connection, prepared, conflict)):
+                sent = [JobRef(client, one.id, one.queue, "absent", None, "after commit", one.name) for one in prepared]
+            else:
+                sent = client.send_prepared(prepared, on_conflict=conflict)
+        refs.update(zip(group.places, sent, strict=True))
     return [refs[n] for n in range(len(planned))]
 
 
 async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> "list[AsyncJobRef]":
     """Dispatch many jobs in an event loop; see `dispatch_many`."""
+    from delayq.client import AsyncJobRef
+
     planned = _plan_all(jobs)
     refs = {n: _avetoed(one) for n, one in enumerate(planned) if one.spec is None}
-    for connection, conflict, places in _grouped(planned):
-        specs = [spec for n in places if (spec := planned[n].spec) is not None]
-        sent = await connection.aclient.schedule_many(specs, on_conflict=conflict, spread=spread)
-        refs.update(zip(places, sent, strict=True))
+    for group in _grouped(planned):
+        client, conflict = group.connection.aclient, group.on_conflict
+        if group.session is None:
+            sent = await client.schedule_many(group.specs, on_conflict=conflict, spread=spread)
+        else:
+            prepared = await client.prepare_many(group.specs, spread=spread)
+            if wait_for_commit(group.session, Waiting(group.connection, prepared, conflict)):
+                sent = [
+                    AsyncJobRef(client, one.id, one.queue, "absent", None, "after commit", one.name) for one in prepared
+                ]
+            else:
+                sent = await client.send_prepared(prepared, on_conflict=conflict)
+        refs.update(zip(group.places, sent, strict=True))
     return [refs[n] for n in range(len(planned))]
 
 
@@ -205,6 +237,20 @@ class Planned(msgspec.Struct, frozen=True):
     connection: Connection
     spec: JobSpec | None
     on_conflict: OnConflict
+    commit: Commit = NOTHING_SAID
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Jobs that a dispatch sends together. `places`: their positions in the list of all jobs.
+
+    `session`: the session whose commit the jobs wait for; None = they are sent at once.
+    """
+
+    connection: Connection
+    on_conflict: OnConflict
+    session: Any
+    places: list[int]
+    specs: list[JobSpec]
 
 
 def plan(job: Sendable, manager: Manager) -> Planned:
@@ -225,7 +271,14 @@ def plan(job: Sendable, manager: Manager) -> Planned:
     spec = with_options(JobSpec(name=message.name, data=message.write(), **words), options.when_sent())
     if added := manager.headers_for(spec):
         spec = msgspec.structs.replace(spec, headers={**added, **(spec.headers or {})})
-    return Planned(message.name, connection, spec, conflict)
+    return Planned(message.name, connection, spec, conflict, _commit_of(said, options))
+
+
+def _commit_of(said: Said, options: JobOptions) -> Commit:
+    after_commit = said.get("after_commit")
+    if after_commit is not None:
+        check_after_commit(after_commit)
+    return Commit(after_commit, said.get("within"), options.after_commit)
 
 
 def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
@@ -243,13 +296,17 @@ def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
     return planned
 
 
-def _grouped(planned: Sequence[Planned]) -> list[tuple[Connection, OnConflict, list[int]]]:
-    """Group the jobs to send by connection and `on_conflict`. The lists contain positions in `planned`."""
-    groups: dict[tuple[str, OnConflict], list[int]] = {}
+def _grouped(planned: Sequence[Planned]) -> Iterable[Group]:
+    """Group the jobs to send by connection, `on_conflict` and the session whose commit they wait for."""
+    groups: dict[tuple[str, OnConflict, object], Group] = {}
     for position, one in enumerate(planned):
         if one.spec is not None:
-            groups.setdefault((one.connection.name, one.on_conflict), []).append(position)
-    return [(planned[places[0]].connection, conflict, places) for (_, conflict), places in groups.items()]
+            session = session_to_wait_for(f"The job {one.name!r}", one.connection, one.commit)
+            key = one.connection.name, one.on_conflict, session if isinstance(session, str) else id(session)
+            group = groups.setdefault(key, Group(one.connection, one.on_conflict, session, [], []))
+            group.places.append(position)
+            group.specs.append(one.spec)
+    return groups.values()
 
 
 def _vetoed(planned: Planned) -> "JobRef":

@@ -5,10 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Union
 
-from delayq.core.chain import Chain, Link, link_of
+import msgspec
+
+from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.jobs.dispatch import Sendable, plan
+from delayq.jobs.transactions import Commit, Waiting, session_to_wait_for, wait_for_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager
 
@@ -26,13 +29,14 @@ class LinkMaker:
     """Makes the links of one chain or batch. All its jobs go to one connection.
 
     `connection`: the name of the connection; None = the connection of the first job. `has_refusal` is True after a job
-    whose `prepare_for_dispatch` returned False.
+    whose `prepare_for_dispatch` returned False. `declares_commit` is True after a job that declares `after_commit`.
     """
 
     def __init__(self, manager: Manager, *, connection: str | None = None) -> None:
         self._manager = manager
         self._connection = None if connection is None else manager.connection(connection)
         self.has_refusal = False
+        self.declares_commit: bool | None = None
 
     @property
     def connection(self) -> Connection:
@@ -61,6 +65,13 @@ class LinkMaker:
                 hint="Leave it out: chains and batches make the ids of their jobs.",
                 field="on_conflict",
             )
+        if planned.commit.after_commit is not None or planned.commit.session is not None:
+            raise InvalidInput(
+                f"The job {planned.name!r} is part of a chain or batch, and has after_commit= or within=.",
+                hint="Give them to the whole chain or batch: chain(...).within(session).",
+                field="within",
+            )
+        self.declares_commit = planned.commit.declared or self.declares_commit
         if planned.spec is None:
             self.has_refusal = True
             return None
@@ -69,6 +80,15 @@ class LinkMaker:
     def links(self, jobs: Jobs, *, queue: str | None = None) -> list[Link]:
         """Return the links of jobs, without those whose `prepare_for_dispatch` returned False."""
         return [link for job in listed(jobs) if (link := self.link(job, queue=queue)) is not None]
+
+    def wait_for_commit(self, what: str, commit: Commit, content: Chain | BatchPlan) -> bool:
+        """Let a chain or batch wait for a commit, if its options or its jobs ask for that; see `session_to_wait_for`.
+
+        Returns False if it is to be sent now. `what` names it in messages. Raises InvalidInput.
+        """
+        commit = msgspec.structs.replace(commit, declared=self.declares_commit)
+        session = session_to_wait_for(what, self.connection, commit)
+        return session is not None and wait_for_commit(session, Waiting(self.connection, content))
 
     def _with_defaults(self, job: Sendable, queue: str | None) -> Sendable:
         """Return the job with the queue and connection of the chain. Options that the job names stay as they are."""

@@ -43,6 +43,7 @@ class Declared(TypedDict, total=False):
     retention: Duration | None
     tags: Sequence[str] | None
     unique: str | Unique | None
+    after_commit: bool | None
     middleware: Sequence[AnyMiddleware] | None
 
 
@@ -73,6 +74,8 @@ class Said(TypedDict, total=False):
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     unique: str | Unique | None
+    after_commit: bool | None
+    within: Any
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +86,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
       5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
+    * `after_commit`: a dispatch sends the job after the commit of a database transaction; see `within`.
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """
@@ -100,6 +104,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_timeout: OnTimeout | None = None
     max_exceptions: int | None = None
     retention_ms: int | None = None
+    after_commit: bool | None = None
     middleware: Sequence[AnyMiddleware] = ()
 
     def policy(self, standard: Policy) -> Policy:
@@ -144,6 +149,13 @@ def check_said(said: Mapping[str, Any], *, job_name: str) -> None:
                 hint=_hint_for(option, Said.__annotations__),
                 field=option,
             )
+
+
+def check_after_commit(value: object) -> bool:
+    """Return the option `after_commit`; raises InvalidInput for another value than True and False."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidInput(f"after_commit is {shown(value)}.", hint="Use True or False.", field="after_commit")
 
 
 def _read(read: Any, value: Any, option: str, job_name: str) -> Any:
@@ -213,5 +225,6 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "on_timeout": ("on_timeout", _read_on_timeout),
     "max_exceptions": ("max_exceptions", lambda value: check_whole_number("max_exceptions", value, least=1)),
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
+    "after_commit": ("after_commit", check_after_commit),
     "middleware": ("middleware", check_middleware),
 }

@@ -10,7 +10,10 @@ from delayq.settings.types import Driver, Prefix, QueueName, Url
 
 
 class ConnectionSettings(BaseModel):
-    """One table [connections.NAME]. An omitted url, prefix or queue is taken from the other settings."""
+    """One table [connections.NAME]. An omitted url, prefix or queue is taken from the other settings.
+
+    `after_commit`: the jobs of this connection wait for the commit of a database transaction.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -18,6 +21,7 @@ class ConnectionSettings(BaseModel):
     url: Url = None
     prefix: Prefix | None = None
     queue: QueueName | None = None
+    after_commit: bool = False
 
 
 class Route(BaseModel):

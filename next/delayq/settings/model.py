@@ -180,7 +180,7 @@ class Settings(BaseSettings):
                 hint=f"Known connections: {known}. To add it, write a table [connections.{name}] in delayq.toml.",
                 field="connection",
             )
-        own = self.connections[name].model_dump(exclude={"driver"}, exclude_none=True)
+        own = self.connections[name].model_dump(exclude={"driver", "after_commit"}, exclude_none=True)
         return self.model_copy(update={**own, "connection": name})
 
     def chosen(self) -> Self:

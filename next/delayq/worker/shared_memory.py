@@ -51,8 +51,9 @@ _NAMES: Final = struct.Struct(f"<H{MAX_ENTRY_BYTES}s{MAX_ID_BYTES}s")
 _NAME_BYTES: Final = 128
 """Size of the job name in a slot. A longer name is cut, because the name is only shown to people."""
 _NEW: Final = struct.Struct(f"<3B4x2d{_NAMES.format.removeprefix('<')}{_NAME_BYTES}s")
-"""The parts of a slot that a new delivery overwrites, from _ORDER on: order, use, part, limit, since, _NAMES and the job
-name. Only the state is written separately, and last.
+"""The parts of a slot that a new delivery overwrites: order, use, part, limit, since, _NAMES and the job name.
+
+The state is written separately, and last.
 """
 _NAME: Final = _NAMES_AT + _NAMES.size
 _SLOT_SIZE: Final = -(-(_ORDER + _NEW.size) // 8) * 8

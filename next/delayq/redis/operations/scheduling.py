@@ -157,12 +157,21 @@ class SchedulingOperations(OperationsBase[RefT]):
         `error.ids` has the ids of all jobs that are stored or may be stored. NotConfirmed is raised after all round
         trips: all jobs are stored, and `error.done` has their references.
         """
+        return await self._place_all(await self.prepare_many(specs, spread=spread), on_conflict)
+
+    async def prepare_many(self, specs: Iterable[JobSpec], *, spread: Duration | None = None) -> list[NewJob]:
+        """Check jobs and write their envelopes, so that `send_prepared` can send them later; see `schedule_many`.
+
+        Delays count from the time when the jobs are sent, but a `deadline` and `retry_until` from now.
+        """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
         jobs = _prepare_all(given, self._session.options, now_ms)
-        if spread is not None:
-            jobs = spread_out(jobs, duration_ms(spread, field="spread"))
-        return await self._place_all(jobs, on_conflict)
+        return jobs if spread is None else spread_out(jobs, duration_ms(spread, field="spread"))
+
+    async def send_prepared(self, jobs: Sequence[NewJob], *, on_conflict: OnConflict = "keep") -> list[RefT]:
+        """Send jobs that `prepare_many` has returned. Returns and raises the same as `schedule_many`."""
+        return await self._place_all(list(jobs), on_conflict)
 
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
         """Schedule a ready-made envelope, the JSON of a job such as `JobInfo.raw`, under the id that it contains.

@@ -1,0 +1,132 @@
+"""Jobs that wait for the commit of a transaction of Django.
+
+Django is configured once in a process, so each test runs a program of its own.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+SETUP = """
+import django
+from django.conf import settings
+settings.configure(DATABASES={
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+    "archive": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+})
+django.setup()
+from django.db import transaction
+from delayq import *
+import delayq
+q = DelayQ()
+
+class Close(Job, name="django.close", delay="1h"):
+    order_id: int = 1
+    def handle(self): ...
+
+class Paid(Job, name="django.paid", delay="1h", after_commit=True):
+    def handle(self): ...
+
+def count():
+    return q.stats("default")[0].scheduled if q.queues() else 0
+"""
+
+PROGRAMS = {
+    "a job is sent after the commit of the outermost block": """
+with transaction.atomic():
+    with transaction.atomic():
+        assert Close().dispatch(within="default").outcome == "after commit"
+        assert Paid().dispatch().outcome == "after commit"
+    assert count() == 0
+assert count() == 2
+""",
+    "a rollback sends nothing, also of a savepoint": """
+with transaction.atomic():
+    Paid().dispatch()
+    try:
+        with transaction.atomic():
+            Paid().dispatch()
+            chain(Close(), Close()).after_commit().dispatch()
+            raise ValueError
+    except ValueError:
+        pass
+assert count() == 1
+try:
+    with transaction.atomic():
+        Paid().dispatch()
+        raise ValueError
+except ValueError:
+    pass
+assert count() == 1
+""",
+    "without a transaction a job is sent at once": """
+assert Paid().dispatch().outcome == "created"
+assert Close().dispatch(within="default").outcome == "created"
+with transaction.atomic("archive"):
+    assert Paid().dispatch().outcome == "created"
+    assert Paid().dispatch(within="archive").outcome == "after commit"
+assert count() == 4
+""",
+    "chains and batches wait": """
+with transaction.atomic(), within("default"):
+    assert chain(Close(), Close()).dispatch().outcome == "after commit"
+    assert batch([Close(), Close()]).dispatch().outcome == "after commit"
+    assert count() == 0
+assert count() == 3
+""",
+    "an unknown alias is refused": """
+try:
+    Close().dispatch(within="nowhere")
+except InvalidInput as error:
+    assert str(error) == (
+        "within is 'nowhere', and Django has no database with this alias. Known are archive, default."
+    ), error
+else:
+    raise AssertionError
+""",
+    "jobs that cannot be sent are named, and the commit is valid": """
+from unittest.mock import patch
+done = []
+try:
+    with patch.object(DelayQ, "send_prepared", side_effect=BackendUnavailable("Redis is away.")):
+        with transaction.atomic():
+            ref = Paid().dispatch()
+            done.append(1)
+except CommittedUnsent as error:
+    assert error.jobs == [("django.paid", ref.id)]
+else:
+    raise AssertionError
+assert not transaction.get_connection().in_atomic_block
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_django(name: str, tmp_path: Path, url: str, server: redis.Redis) -> None:
+    environment = {**os.environ, "DELAYQ_URL": url, "DELAYQ_PREFIX": "test"}
+    ran = subprocess.run(
+        [sys.executable, "-c", SETUP + PROGRAMS[name]], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_an_import_of_django_is_not_enough(tmp_path: Path, url: str, server: redis.Redis) -> None:
+    program = """
+import django.conf, django.db
+from delayq import InvalidInput, Job
+class Paid(Job, name="django.paid", after_commit=True):
+    def handle(self): ...
+try:
+    Paid().dispatch()
+except InvalidInput as error:
+    assert "no session is named" in str(error), error
+else:
+    raise AssertionError
+"""
+    environment = {**os.environ, "DELAYQ_URL": url, "DELAYQ_PREFIX": "test"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
