@@ -25,6 +25,7 @@ PAGES = (
     "batches",
     "middleware",
     "limits",
+    "transactions",
     "cancel",
     "retries",
     "operations",

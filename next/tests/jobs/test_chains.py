@@ -138,7 +138,7 @@ def test_chains_and_batches_are_sent_in_an_event_loop(manager: Manager, sent: De
 
 
 def test_a_job_that_refuses_the_dispatch_stops_its_chain_and_leaves_the_batch(sent: DelayQ) -> None:
-    assert chain(Step(), Shy()).dispatch().outcome == "vetoed"  # type: ignore[union-attr]
+    assert chain(Step(), Shy()).dispatch().outcome == "vetoed"
     assert sent.queues() == []
     info = batch([Step(), Shy(), chain(Step(), Shy())]).dispatch()
     assert info.total == 1
