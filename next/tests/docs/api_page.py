@@ -44,6 +44,7 @@ TITLES: Final = {
     "jobs.local_run": "Jobs that run in this process",
     "jobs.middleware": "Own middleware",
     "jobs.registry": "Middleware for all jobs",
+    "jobs.transactions": "Database transactions",
     "manager": "Managers",
     "settings.model": "Settings",
 }

@@ -109,7 +109,12 @@ assert not transaction.get_connection().in_atomic_block
 def test_django(name: str, tmp_path: Path, url: str, server: redis.Redis) -> None:
     environment = {**os.environ, "DELAYQ_URL": url, "DELAYQ_PREFIX": "test"}
     ran = subprocess.run(
-        [sys.executable, "-c", SETUP + PROGRAMS[name]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SETUP + PROGRAMS[name]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -128,5 +133,7 @@ else:
     raise AssertionError
 """
     environment = {**os.environ, "DELAYQ_URL": url, "DELAYQ_PREFIX": "test"}
-    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
