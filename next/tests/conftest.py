@@ -16,6 +16,11 @@ from tests.support.queue import QueueOnServer
 from tests.support.servers import private_server, server_program
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the pages, which take longest, so that no worker of the run is alone with one of them at the end."""
+    items.sort(key=lambda item: "tests/docs/" not in item.nodeid)
+
+
 @pytest.fixture(autouse=True)
 def no_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test start a server by accident; `project` is for those that mean to."""
