@@ -97,7 +97,8 @@ class Sendable(ABC):
 
         The keywords are options of this job, and override the declared options: `queue`, `connection`, `delay`, `at`,
         `tz`, `fold`, `id`, `on_conflict`, `tries`, `backoff`, `timeout`, `deadline`, `retry_until`, `max_exceptions`,
-        `retention`, `headers`, `tags` and `unique`. JobSpec explains them, and DelayQ.schedule explains `on_conflict`.
+        `retention`, `headers`, `tags`, `unique` and `encrypted`. JobSpec explains them, and DelayQ.schedule explains
+        `on_conflict`.
 
         If `prepare_for_dispatch` of the job returns False, nothing is sent, and the `outcome` of the reference is
         "vetoed". Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
