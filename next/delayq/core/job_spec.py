@@ -9,7 +9,7 @@ import msgspec
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.display import shown
-from delayq.core.encryption import FORMAT, is_encrypted, longest_token, seal
+from delayq.core.encryption import FORMAT, KeyRing, is_encrypted, longest_token, payload_of, seal
 from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.core.ids import new_id
@@ -178,6 +178,19 @@ def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Durat
     when = when_of(delay, None, now_ms=0)
     name, lock = check_job_name(envelope.name), to_take(envelope.unique)
     return NewJob(check_id(envelope.id), name, target, raw, when, has_own_id=True, lock=lock)
+
+
+def with_id(job: NewJob, job_id: str, key_ring: KeyRing | None) -> NewJob:
+    """Return the job with another id. An encrypted payload is encrypted again, because it is bound to the id.
+
+    Raises NotDecrypted, ConfigError and UnreadableEnvelope if the payload cannot be decrypted.
+    """
+    changes: dict[str, Any] = {"id": job_id}
+    envelope = envelopes.decode(job.envelope)
+    if is_encrypted(envelope):
+        data = payload_of(envelope, key_ring)
+        changes["data"] = seal(key_ring, "data", data, job_id=job_id, name=job.name)
+    return msgspec.structs.replace(job, id=job_id, envelope=envelopes.rewrite(job.envelope, **changes))
 
 
 def _later(when: str, ms: int) -> str:

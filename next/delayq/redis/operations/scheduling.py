@@ -186,7 +186,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         stored: list[str] = []
         unconfirmed = None
         until = 0.0
-        left = deque(in_trips(enumerate(jobs), shards))
+        key_ring = self._session.options.key_ring
+        left = deque(in_trips(enumerate(jobs), shards, key_ring))
         while left:
             shard, count, rows = left.popleft()
             try:
@@ -194,7 +195,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             except ShardsChanged:
                 until = until or time.monotonic() + PATIENCE
                 await shards.follow(queue_of(shard), until=until)
-                left.extendleft(reversed(list(in_trips(rows, shards))))
+                left.extendleft(reversed(list(in_trips(rows, shards, key_ring))))
                 continue
             except Conflict as error:
                 error.stored = [*refs.values(), *error.stored]
