@@ -1,4 +1,4 @@
-"""Encrypts payloads and results of jobs, so that Redis stores only tokens that nobody can read without a key.
+"""Encrypts payloads and results of jobs, so that Redis stores only tokens, which are unreadable without a key.
 
 A token is made by Fernet of the package cryptography. Fernet also detects changed tokens. The encrypted text is the
 JSON `{"id":…,"name":…,"data":…}` of a payload, or `{"id":…,"name":…,"result":…}` of a result. So a token that was moved
@@ -54,7 +54,7 @@ class KeyRing:
     def __init__(self, keys: Sequence[str]) -> None:
         """Raises InvalidInput for no keys, and for a malformed key. The message names its number and not the key."""
         if not keys:
-            raise InvalidInput("There is no key.", hint="`delayq key new` makes a key.", field="keys")
+            raise InvalidInput("No keys are given.", hint="`delayq key new` makes a key.", field="keys")
         for number, key in enumerate(keys, 1):
             if not _KEY.fullmatch(key):
                 hint = "`delayq key new` makes a key."

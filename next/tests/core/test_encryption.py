@@ -72,7 +72,7 @@ def test_a_broken_token_is_like_an_unknown_key(token: bytes) -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ([], "There is no key. `delayq key new` makes a key."),
+        ([], "No keys are given. `delayq key new` makes a key."),
         ([KEY, KEY[:-3]], "Key 2 of 2 is malformed. `delayq key new` makes a key."),
         (["s3cret"], "Key 1 of 1 is malformed. `delayq key new` makes a key."),
     ],

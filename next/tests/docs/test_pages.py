@@ -25,6 +25,7 @@ PAGES = (
     "batches",
     "middleware",
     "limits",
+    "encryption",
     "cancel",
     "retries",
     "operations",

@@ -56,7 +56,10 @@ def test_keys_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     key = new_key()
     monkeypatch.setenv("DELAYQ_KEYS", key)
     settings = load_settings()
+    assert settings.key_ring is not None
     assert key not in repr(settings) + str(settings.model_dump()) + repr(settings.options())
+    assert set(settings.model_dump()) == set(Settings.model_fields)
+    assert settings == load_settings()
 
 
 @pytest.mark.parametrize("broken", ["s3cret", "KEY,s3cret", "KEY s3cret"])
@@ -83,7 +86,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_its_path(tmp_path: Path) -> No
     for name, content, reason in [
         ("missing", None, "cannot be read: No such file or directory. Correct DELAYQ_KEYS_FILE."),
         ("binary", b"\xff\xfe", "cannot be read: it is not a text file. Correct DELAYQ_KEYS_FILE."),
-        ("empty", b"# none\n", "is not valid: There is no key. `delayq key new` makes a key."),
+        ("empty", b"# none\n", "is not valid: No keys are given. `delayq key new` makes a key."),
         ("broken", b"s3cret\n", "is not valid: Key 1 of 1 is malformed. `delayq key new` makes a key."),
     ]:
         path = tmp_path / name
