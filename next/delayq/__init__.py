@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import JobRunning as JobRunning
     from delayq.core.errors import LimitNotFound as LimitNotFound
     from delayq.core.errors import NotConfirmed as NotConfirmed
+    from delayq.core.errors import NotDecrypted as NotDecrypted
     from delayq.core.errors import OutcomeUnknown as OutcomeUnknown
     from delayq.core.errors import PayloadLost as PayloadLost
     from delayq.core.errors import QueueInUse as QueueInUse
@@ -112,7 +113,7 @@ _MODULES: Final = {
     "core.batch_info": "BatchInfo",
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound CommittedUnsent ConfigError Conflict "
     "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
-    "LimitNotFound NotConfirmed OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
+    "LimitNotFound NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",

@@ -58,6 +58,7 @@ COMMANDS: Final = {
     "listen": Command("Local", "Run a worker and restart it when the code changes.", "local:listen"),
     "demo": Command("Local", "Show delayq at work for ten seconds, on a temporary server.", "local:demo"),
     "config": Command("Setup", "Settings in effect: show.", "config:config"),
+    "key": Command("Setup", "Keys for encrypted jobs: new.", "key:key"),
     "scripts": Command("Setup", "Lua scripts for other languages: export.", "scripts:scripts"),
 }
 """The commands of a section follow each other, because the help groups neighbours."""

@@ -24,6 +24,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     retry_until: Limit | None = None
     tags: Sequence[str] | None = None
     unique: str | Unique | None = None
+    encrypted: bool | None = None
 
 
 _NOTHING: Final = SendOptions()

@@ -9,7 +9,8 @@ import msgspec
 from delayq.core import envelope as envelopes
 from delayq.core.backoff import BackoffSpec, parse_backoff
 from delayq.core.display import shown
-from delayq.core.envelope import VERSION, Envelope
+from delayq.core.encryption import FORMAT, KeyRing, is_encrypted, longest_token, payload_of, seal
+from delayq.core.envelope import ABSENT, VERSION, Envelope
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.core.ids import new_id
 from delayq.core.names import check_id, check_job_name, check_queue
@@ -49,6 +50,8 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
     * `unique`: a key, such as "invoice:42" or `Unique(key=["order_id"])`. While a job owns the key, no other job with
       this key is stored.
     * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job.
+    * `encrypted`: True = encrypt the payload and the kept result; False = do not encrypt. Default: the declared value,
+      or else the setting `encrypt`.
 
     How the job runs. If a value is missing, the declared value of the job applies. If the job declares none, the
     settings apply.
@@ -85,6 +88,7 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     tags: Sequence[str] | None = None
     unique: str | Unique | None = None
+    encrypted: bool | None = None
 
     @property
     def needs_server_time(self) -> bool:
@@ -109,7 +113,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
 
 def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
-    """Check a spec and write its envelope; raises InvalidInput.
+    """Check a spec and write its envelope; raises InvalidInput, and ConfigError without keys for an encrypted job.
 
     `now_ms` limits `at` to the next ten years. For a spec with `needs_server_time`, pass the time of the server:
     `deadline` and `retry_until` are computed from it.
@@ -120,12 +124,13 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
     data = envelopes.encode_data(spec.data, options.max_payload)
     unique = None if spec.unique is None else lock_of(spec.unique, name, data)
+    hides = options.encrypt if spec.encrypted is None else check_encrypted(spec.encrypted)
     envelope = Envelope(
         v=VERSION,
         id=job_id,
         name=name,
         queue=queue,
-        data=data,
+        data=seal(options.key_ring, "data", data, job_id=job_id, name=name) if hides else data,
         attempts=0,
         created_ms=now_ms,
         retention_ms=None if spec.retention is None else duration_ms(spec.retention, field="retention"),
@@ -140,6 +145,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
         unique=unique,
         headers=None if spec.headers is None else _check_headers(spec.headers),
         tags=None if spec.tags is None else check_tags(spec.tags),
+        encrypted=FORMAT if hides else ABSENT,
     )
     lock = "" if unique is None else to_take(unique)
     return NewJob(job_id, name, queue, envelopes.encode(envelope), when, spec.id is not None, lock)
@@ -164,13 +170,27 @@ def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Durat
         envelope = envelopes.decode(raw)
     except UnreadableEnvelope as error:
         raise InvalidInput(str(error), hint="Send an envelope such as `JobInfo.raw`.") from None
-    envelopes.encode_data(bytes(envelope.data), options.max_payload)
+    limit = longest_token(options.max_payload) if is_encrypted(envelope) else options.max_payload
+    envelopes.encode_data(bytes(envelope.data), limit)
     target = check_queue(envelope.queue if queue is None else queue)
     if target != envelope.queue:
         raw = envelopes.rewrite(raw, queue=target)
     when = when_of(delay, None, now_ms=0)
     name, lock = check_job_name(envelope.name), to_take(envelope.unique)
     return NewJob(check_id(envelope.id), name, target, raw, when, has_own_id=True, lock=lock)
+
+
+def with_id(job: NewJob, job_id: str, key_ring: KeyRing | None) -> NewJob:
+    """Return the job with another id. An encrypted payload is encrypted again, because it is bound to the id.
+
+    Raises NotDecrypted, ConfigError and UnreadableEnvelope if the payload cannot be decrypted.
+    """
+    changes: dict[str, Any] = {"id": job_id}
+    envelope = envelopes.decode(job.envelope)
+    if is_encrypted(envelope):
+        data = payload_of(envelope, key_ring)
+        changes["data"] = seal(key_ring, "data", data, job_id=job_id, name=job.name)
+    return msgspec.structs.replace(job, id=job_id, envelope=envelopes.rewrite(job.envelope, **changes))
 
 
 def _later(when: str, ms: int) -> str:
@@ -245,6 +265,13 @@ def check_tags(tags: object) -> list[str] | None:
     raise InvalidInput(
         f"tags is {shown(tags)}, not a list of texts.", hint='An example: tags=["urgent"].', field="tags"
     )
+
+
+def check_encrypted(encrypted: object) -> bool:
+    """Return the option `encrypted`; raises InvalidInput for another value than True and False."""
+    if isinstance(encrypted, bool):
+        return encrypted
+    raise InvalidInput(f"encrypted is {shown(encrypted)}.", hint="Use True or False.", field="encrypted")
 
 
 def _is_text(value: object) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from delayq.core.backoff import DEFAULT, Backoff
 from delayq.core.display import shown
+from delayq.core.encryption import KeyRing
 from delayq.core.errors import InvalidInput
 
 _REPLICAS: Final = re.compile(r"replicas:([1-9][0-9]?)")
@@ -44,6 +45,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     * `keep_failed_ms`: how long failed jobs are kept.
     * `durability`: the confirmation that a producer waits for.
     * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
+    * `encrypt`: True = encrypt jobs that do not choose themselves.
+    * `key_ring`: the keys that encrypt and decrypt payloads and results; None = no keys.
     """
 
     queue: str = "default"
@@ -58,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 5
     timeout_ms: int = 60_000
     backoff: Backoff = DEFAULT
+    encrypt: bool = False
+    key_ring: KeyRing | None = None
 
 
 DEFAULTS: Final = Options()

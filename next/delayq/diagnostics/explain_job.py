@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from delayq.core.display import several
+from delayq.core.errors import DelayqError
 from delayq.core.outcome import SUSPECT
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
@@ -59,9 +60,9 @@ def explain_job(facts: Facts) -> list[Reason]:
         return list(_reserved(facts))
     is_due_later = job.state == "scheduled" and (job.due_ms or 0) > facts.stats.now_ms
     if is_due_later:
-        return [*_doomed(facts), *_waits(facts), *_switches(facts), *_workers(facts)]
+        return [*_doomed(facts), *_waits(facts), *_switches(facts), *_workers(facts), *_locked(job)]
     hindrances = [*_switches(facts), *_workers(facts), *_stuck(facts), *_suspects(facts)]
-    return [*_doomed(facts), *hindrances, *_waits(facts, is_next=not hindrances)]
+    return [*_doomed(facts), *hindrances, *_waits(facts, is_next=not hindrances), *_locked(job)]
 
 
 def _failed(job: JobInfo) -> Reason:
@@ -92,6 +93,14 @@ def _doomed(facts: Facts) -> Iterator[Reason]:
         )
         action = 'Schedule the job again with a later deadline: cancel it first, or use `on_conflict="replace"`.'
         yield Reason("deadline-before-due", what, action)
+
+
+def _locked(job: JobInfo) -> Iterator[Reason]:
+    """Yield the reason why an encrypted payload cannot be read with the keys of this program."""
+    try:
+        _ = job.data if job.is_encrypted else None
+    except DelayqError as error:
+        yield Reason("not-decrypted", error.message, error.hint or "Cancel the job, and schedule it again.")
 
 
 def _reserved(facts: Facts) -> Iterator[Reason]:

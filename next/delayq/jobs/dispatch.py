@@ -106,7 +106,8 @@ class Sendable(ABC):
 
         The keywords are options of this job, and override the declared options: `queue`, `connection`, `delay`, `at`,
         `tz`, `fold`, `id`, `on_conflict`, `tries`, `backoff`, `timeout`, `deadline`, `retry_until`, `max_exceptions`,
-        `retention`, `headers`, `tags` and `unique`. JobSpec explains them, and DelayQ.schedule explains `on_conflict`.
+        `retention`, `headers`, `tags`, `unique` and `encrypted`. JobSpec explains them, and DelayQ.schedule explains
+        `on_conflict`.
 
         With `after_commit` or `within`, the job waits for the commit of a database transaction; see `delayq.within`.
         The `outcome` of the reference is then "after commit", and its state is "absent".

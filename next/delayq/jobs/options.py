@@ -18,7 +18,7 @@ from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
 from delayq.core.declared import SendOptions
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
-from delayq.core.job_spec import Limit, check_tags, check_whole_number
+from delayq.core.job_spec import Limit, check_encrypted, check_tags, check_whole_number
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
@@ -44,6 +44,7 @@ class Declared(TypedDict, total=False):
     tags: Sequence[str] | None
     unique: str | Unique | None
     after_commit: bool | None
+    encrypted: bool | None
     middleware: Sequence[AnyMiddleware] | None
 
 
@@ -76,6 +77,7 @@ class Said(TypedDict, total=False):
     unique: str | Unique | None
     after_commit: bool | None
     within: Any
+    encrypted: bool | None
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +100,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     retry_until: Limit | None = None
     tags: Sequence[str] | None = None
     unique: str | Unique | None = None
+    encrypted: bool | None = None
     tries: int | None = None
     backoff: Backoff | None = None
     timeout_ms: int | None = None
@@ -122,6 +125,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             retry_until=self.retry_until,
             tags=self.tags,
             unique=self.unique,
+            encrypted=self.encrypted,
         )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:
@@ -219,6 +223,7 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "retry_until": ("retry_until", _read_limit("retry_until")),
     "tags": ("tags", check_tags),
     "unique": ("unique", check_unique),
+    "encrypted": ("encrypted", check_encrypted),
     "tries": ("tries", lambda value: check_whole_number("tries", value, least=0)),
     "backoff": ("backoff", parse_backoff),
     "timeout": ("timeout_ms", lambda value: duration_ms(value, field="timeout")),

@@ -1,11 +1,12 @@
 """Sends the jobs that follow ended jobs. Each new job has a token, so that a job that is sent twice is stored once."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from delayq.core.errors import BackendError
+from delayq.core.errors import BackendError, DelayqError
 from delayq.core.follow_up import FollowUps
 from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
@@ -26,6 +27,11 @@ USED_TOKEN_MS: Final = 3_600_000
 """How long the server recognizes the token after its record was deleted. Another relay may still use the record."""
 
 JOBS_PER_TRIP: Final = 250
+
+logger: Final = logging.getLogger("delayq.loops")
+
+WAIT_FOR_KEY: Final = 60.0
+"""Seconds after which an encrypted job that cannot be decrypted here is tried again, for example by another relay."""
 
 WAIT: Final = 1.0
 """Seconds after which a job whose unique key is taken is sent again."""
@@ -82,9 +88,10 @@ class FollowUpSender:
             page = left[start : start + JOBS_PER_TRIP]
             queues = dict.fromkeys(send.job.queue for _, send in page)
             trip: list[Call[Any]] = [list_queue(self._keys, queue) for queue in queues]
-            trip += [self._call(send) for _, send in page]
+            ready = [(step, send, call) for step, send in page if (call := self._call_or_wait(step, send)) is not None]
+            trip += [call for _, _, call in ready]
             outcomes = await self._executor.run_all(trip)
-            for (step, send), outcome in zip(page, outcomes[len(queues) :], strict=True):
+            for (step, send, _), outcome in zip(ready, outcomes[len(queues) :], strict=True):
                 await self._note(step, send, outcome)
 
     def shorten_tokens(self, steps: Iterable[Step]) -> list[Call[Any]]:
@@ -95,8 +102,17 @@ class FollowUpSender:
             for send in step.sends
         ]
 
+    def _call_or_wait(self, step: Step, send: Send) -> Call[list[calls.Placed]] | None:
+        """Return the call that sends a job, or None if the job needs a key that this program does not have."""
+        try:
+            return self._call(send)
+        except DelayqError as error:
+            logger.error("job %s (queue %s) is not sent: %s", send.job.name, send.job.queue, error)
+            step.again_in = WAIT_FOR_KEY
+            return None
+
     def _call(self, send: Send) -> Call[list[calls.Placed]]:
-        ((shard, count, ((_, job),)),) = in_trips([(0, send.job)], self._counts)
+        ((shard, count, ((_, job),)),) = in_trips([(0, send.job)], self._counts, self._options.key_ring)
         return calls.schedule(
             self._keys,
             shard,
@@ -119,7 +135,7 @@ class FollowUpSender:
             step.again_in = WAIT
 
     def _key_of_token(self, send: Send) -> str:
-        ((shard, _, _),) = in_trips([(0, send.job)], self._counts)
+        ((shard, _, _),) = in_trips([(0, send.job)], self._counts, self._options.key_ring)
         return self._keys.of_queue(shard, f"once:{send.token}")
 
 

@@ -173,7 +173,7 @@ class Search:
     async def _matching(self, ready: Sequence[_Found]) -> AsyncIterator[tuple[int, JobInfo, int]]:
         """Yield each matching job with its index in `ready` and its size in bytes. Failed jobs get their failures."""
         jobs = [(number, inspect.job_of(found.queue, self._state, found.row)) for number, found in enumerate(ready)]
-        fitting = [(number, job) for number, job in jobs if self._wanted.fits(job)]
+        fitting = [(number, self._session.with_keys(job)) for number, job in jobs if self._wanted.fits(job)]
         if self._state != "failed":
             for number, job in fitting:
                 yield number, job, len(job.raw)

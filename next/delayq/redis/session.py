@@ -27,6 +27,7 @@ from delayq.core.errors import (
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
+from delayq.core.views import JobInfo
 from delayq.redis.calls import inspect
 from delayq.redis.calls.call import Call, command, read, value_of
 from delayq.redis.calls.jobs import OfNewQueue
@@ -107,6 +108,13 @@ class Session:
             if to.queue is not None:
                 spec = msgspec.structs.replace(spec, queue=to.queue)
         return with_options(spec, declared)
+
+    def with_keys(self, job: JobInfo) -> JobInfo:
+        """Return an encrypted job with the keys that decrypt its payload and result. Return any other job unchanged."""
+        key_ring = self.options.key_ring
+        if key_ring is None or not job.is_encrypted:
+            return job
+        return msgspec.structs.replace(job, key_ring=key_ring)
 
     async def write(self, call: Call[T], shard: str, *, may_create: bool = False) -> T:
         """Send a call that changes a shard, and wait for the confirmation that `durability` of the options requires.

@@ -6,12 +6,10 @@ If a unique job goes to a queue with several shards, its unique key decides the 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
-from delayq.core import envelope as envelopes
+from delayq.core.encryption import KeyRing
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import new_id
-from delayq.core.job_spec import NewJob
+from delayq.core.job_spec import NewJob, with_id
 from delayq.core.shards import shard_number, shard_of
 from delayq.core.unique import digest_of
 from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
@@ -21,24 +19,27 @@ Row = tuple[int, NewJob]
 """A job and its position in the list of all jobs of a call."""
 
 
-def in_trips(rows: Iterable[Row], shards: ShardCounts) -> Iterator[tuple[str, int, list[Row]]]:
+def in_trips(
+    rows: Iterable[Row], shards: ShardCounts, key_ring: KeyRing | None = None
+) -> Iterator[tuple[str, int, list[Row]]]:
     """Cut jobs, with their positions, into lists for one call each.
 
     Each list comes with its shard and the number of shards of the queue. It has at most 250 jobs, and at most 1 MB
-    unless a single job is larger.
+    unless a single job is larger. `key_ring`: the keys for encrypted jobs that get a new id, because their unique key
+    decides the shard. Raises InvalidInput, and the errors of `with_id`.
     """
     by_queue: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_queue[row[1].queue].append(row)
     for queue, of_queue in by_queue.items():
         count = shards.known(queue)
-        for shard, of_shard in _by_shard(queue, count, of_queue).items():
+        for shard, of_shard in _by_shard(queue, count, of_queue, key_ring).items():
             for start in range(0, len(of_shard), MAX_ROWS):
                 for trip in _not_too_large(of_shard[start : start + MAX_ROWS]):
                     yield shard, count, trip
 
 
-def _in_shard_of_key(job: NewJob, count: int) -> NewJob:
+def _in_shard_of_key(job: NewJob, count: int, key_ring: KeyRing | None) -> NewJob:
     """Give a unique job a new id, if its id is not in the shard of its key. Raises InvalidInput for a given id."""
     if not job.lock:
         return job
@@ -52,15 +53,15 @@ def _in_shard_of_key(job: NewJob, count: int) -> NewJob:
     job_id = job.id
     while shard_number(job_id, count) != number:
         job_id = new_id()
-    return msgspec.structs.replace(job, id=job_id, envelope=envelopes.rewrite(job.envelope, id=job_id))
+    return job if job_id == job.id else with_id(job, job_id, key_ring)
 
 
-def _by_shard(queue: str, count: int, rows: list[Row]) -> dict[str, list[Row]]:
+def _by_shard(queue: str, count: int, rows: list[Row], key_ring: KeyRing | None) -> dict[str, list[Row]]:
     if count == 1:
         return {queue: rows}
     by_shard: defaultdict[str, list[Row]] = defaultdict(list)
     for position, given in rows:
-        job = _in_shard_of_key(given, count)
+        job = _in_shard_of_key(given, count, key_ring)
         by_shard[shard_of(queue, job.id, count)].append((position, job))
     return by_shard
 

@@ -1,6 +1,8 @@
 """All settings with their defaults and descriptions. The table in docs/settings.md is made from them."""
 
 from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -8,7 +10,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from delayq.core.backoff import parse_backoff
 from delayq.core.display import did_you_mean, shown
-from delayq.core.errors import ConfigError
+from delayq.core.encryption import KeyRing
+from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.options import DEFAULTS, GRACE_MS, TIMEOUT_GRACE_MS, Options, parse_durability
 from delayq.settings.connections import ConnectionSettings, Route
 from delayq.settings.sources import (
@@ -26,10 +29,12 @@ from delayq.settings.types import (
     DurabilityText,
     DurationMs,
     File,
+    Keys,
     Prefix,
     QueueName,
     Unit,
     Url,
+    split_keys,
     unit_of,
 )
 
@@ -122,6 +127,18 @@ class Settings(BaseSettings):
         description="Decides when `schedule()` returns. With `memory`, `schedule()` returns when Redis has the job in "
         "memory. With `fsync`, the job is then also on disk. With `replicas:N`, N replicas then also have a copy.",
     )
+    encrypt: Annotated[bool, Unit("`true`, `false`")] = Field(
+        default=False,
+        description="Encrypt the payloads and kept results of all jobs that do not set `encrypted` themselves.",
+    )
+    keys: Keys = Field(
+        default=None,
+        description="Keys for encrypted jobs, separated by commas. The first key encrypts, and all keys decrypt. "
+        "`delayq key new` makes a key.",
+    )
+    keys_file: File = Field(
+        default="", description="File with the keys for encrypted jobs, one key per line, instead of `DELAYQ_KEYS`."
+    )
     embedded: Literal["auto", "never"] = Field(
         default="auto",
         description="With `auto`, delayq starts the embedded server if no url is set. With `never`, a missing url is "
@@ -195,8 +212,19 @@ class Settings(BaseSettings):
             )
         return self.url.get_secret_value()
 
+    @cached_property
+    def key_ring(self) -> KeyRing | None:
+        """The keys of `keys` or `keys_file`, or None without keys. The file is read once. Raises ConfigError."""
+        if self.keys_file:
+            if self.keys is not None:
+                raise ConfigError(
+                    "DELAYQ_KEYS and DELAYQ_KEYS_FILE are both set.", hint="Unset one of them.", field="keys_file"
+                )
+            return _read_keys(self.keys_file)
+        return None if self.keys is None else KeyRing(split_keys(self.keys.get_secret_value()))
+
     def options(self) -> Options:
-        """Return the options for clients, loops and workers."""
+        """Return the options for clients, loops and workers. Raises ConfigError if the file with keys is not usable."""
         return Options(
             queue=self.queue,
             retention_ms=self.retention,
@@ -209,7 +237,23 @@ class Settings(BaseSettings):
             tries=self.tries,
             timeout_ms=self.timeout,
             backoff=parse_backoff(self.backoff) if self.backoff else DEFAULTS.backoff,
+            encrypt=self.encrypt,
+            key_ring=self.key_ring,
         )
+
+
+def _read_keys(path: str) -> KeyRing:
+    try:
+        return KeyRing(split_keys(Path(path).expanduser().read_text()))
+    except (OSError, UnicodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or "it is not a text file"
+        raise ConfigError(
+            f"The file of keys {path!r} cannot be read: {why}.", hint="Correct DELAYQ_KEYS_FILE.", field="keys_file"
+        ) from None
+    except InvalidInput as error:
+        raise ConfigError(
+            f"The file of keys {path!r} is not valid: {error.message}", hint=error.hint, field="keys_file"
+        ) from None
 
 
 def origins_of(settings: Settings, given: Mapping[str, Any]) -> dict[str, Origin]:
@@ -253,7 +297,7 @@ def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
     # Add the value, except where our own message has it already, where it was converted to milliseconds, or where it
     # may be secret.
     kind = unit_of(Settings.model_fields[field].metadata) if field in Settings.model_fields else None
-    if problem["type"] != "value_error" and kind != DURATION and field not in ("url", "connections"):
+    if problem["type"] != "value_error" and kind != DURATION and field not in ("url", "keys", "connections"):
         reason = f"{shown(problem['input'])}: {reason}"
     if origin.source == "file" and problem["type"] == "extra_forbidden":
         table = ConnectionSettings if field == "connections" else Route

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstrain
 
 from delayq.core.backoff import parse_backoff
 from delayq.core.display import mask_url
+from delayq.core.encryption import KeyRing
 from delayq.core.names import check_queue
 from delayq.core.options import parse_durability
 from delayq.core.times import duration_ms, format_duration
@@ -24,6 +25,7 @@ class Unit:
 
 DURATION: Final = Unit("duration")
 PATH: Final = Unit("path")
+KEYS: Final = Unit("keys")
 
 _CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -34,7 +36,9 @@ def unit_of(metadata: Iterable[object]) -> Unit | None:
 
 
 def written(value: Any, unit: Unit | None) -> Any:
-    """Format a value for people. A duration becomes text such as 30s, and secrets in a url are masked."""
+    """Format a value for people. A duration becomes text such as 30s. Keys, and secrets in a url, are masked."""
+    if unit == KEYS and value is not None:
+        return "***"
     if isinstance(value, SecretStr):
         return mask_url(value.get_secret_value())
     return format_duration(value) if unit == DURATION else value
@@ -61,6 +65,20 @@ def _checked_durability(value: str) -> str:
     return value
 
 
+def split_keys(text: str) -> list[str]:
+    """Return the keys in a text that separates them by commas or lines. A line that starts with # is a comment."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return [key.strip() for line in lines for key in line.split(",") if key.strip()]
+
+
+def _checked_keys(value: SecretStr | None) -> SecretStr | None:
+    keys = split_keys(value.get_secret_value()) if value is not None else []
+    if not keys:
+        return None
+    KeyRing(keys)
+    return value
+
+
 DurationMs = Annotated[
     int,
     BeforeValidator(_milliseconds),
@@ -76,5 +94,8 @@ Driver = Annotated[str, AfterValidator(_checked_driver)]
 QueueName = Annotated[str, AfterValidator(check_queue), Unit("queue")]
 BackoffText = Annotated[str, AfterValidator(_checked_backoff), Unit("durations")]
 DurabilityText = Annotated[str, AfterValidator(_checked_durability), Unit("`memory`, `fsync`, `replicas:N`")]
+Keys = Annotated[SecretStr | None, AfterValidator(_checked_keys), KEYS]
+"""Keys for encryption, separated by commas."""
+
 File = Annotated[str, PATH]
 """A path. In a settings file, a relative path starts at the directory of the file."""

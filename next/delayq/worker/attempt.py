@@ -22,7 +22,8 @@ from delayq.core import failure as failures
 from delayq.core.backoff import runs_no_function
 from delayq.core.chain import Chain
 from delayq.core.control_flow import JobTimedOut, Snooze
-from delayq.core.envelope import SURELY_SHORT, Envelope
+from delayq.core.encryption import KeyRing, is_encrypted, payload_of, seal
+from delayq.core.envelope import ABSENT, SURELY_SHORT, Envelope
 from delayq.core.errors import BackendError, UnknownJob, UnreadableEnvelope
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, RunAgain, before_start, decide, policy_of
 from delayq.core.results import encode_result
@@ -121,7 +122,8 @@ class Attempts:
 
     `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: values for the parts of
     a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter. `unlock`: frees the unique
-    key of a job, see Consumer.unlock; None in a process that calls no handlers.
+    key of a job, see Consumer.unlock; None in a process that calls no handlers. `key_ring`: the keys of encrypted jobs;
+    None = no keys.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     `current` is the value of `current_attempt` in these copies, unless a runner sets another value.
@@ -135,7 +137,9 @@ class Attempts:
         standard: Policy = _STANDARD,
         rand: Callable[[], float] = random.random,
         unlock: Callable[[DeliveryRef, str], bool] | None = None,
+        key_ring: KeyRing | None = None,
     ) -> None:
+        self._key_ring = key_ring
         self._registry = registry
         self._unlock = unlock
         self._standard = standard
@@ -168,7 +172,7 @@ class Attempts:
             refusal = before_start(envelope, policy, self._now_ms)
             if refusal is not None and not handler.has_failed_hook:
                 return self._settlement(delivery, envelope, refusal)
-            job = handler.read(envelope.data)
+            job = handler.read(envelope.data if envelope.encrypted is ABSENT else payload_of(envelope, self._key_ring))
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)
         except BaseException as error:  # code of the application reads the payload, and may raise SystemExit
@@ -299,6 +303,8 @@ class Attempts:
             if outcome.is_stopped:
                 return Stopped(queue, job_id, entry)
             kept = encode_result(result, job_id=job_id) if outcome.retention_ms else b""
+            if kept and envelope.encrypted is not ABSENT:
+                kept = self._sealed(envelope, kept)
             return Acked(queue, job_id, entry, outcome.retention_ms, kept, is_followed=envelope.is_followed)
         failure = b""
         if outcome.error is not None:
@@ -310,6 +316,12 @@ class Attempts:
             log_failure(delivery, envelope, outcome)
         recounted = envelopes.recount(delivery.envelope, attempts=outcome.attempts, exceptions=outcome.exceptions)
         return Failed(queue, job_id, entry, recounted, failure, is_followed=envelope.is_followed)
+
+    def _sealed(self, envelope: Envelope, result: bytes) -> bytes:
+        """Return the result, encrypted if the payload is encrypted."""
+        if not is_encrypted(envelope):
+            return result
+        return bytes(seal(self._key_ring, "result", msgspec.Raw(result), job_id=envelope.id, name=envelope.name))
 
     def _released(self, delivery: Delivery, envelope: Envelope, outcome: RunAgain, failure: bytes) -> Released:
         if outcome.error is not None:

@@ -57,7 +57,13 @@ def run_child(
     consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
     lease = when_reachable(consumer.open, waits_for_login=True)
     in_flight = InFlight(slots, threads=options.threads)
-    attempts = Attempts(registry, now_ms=consumer.now_ms, standard=default_policy(defaults), unlock=consumer.unlock)
+    attempts = Attempts(
+        registry,
+        now_ms=consumer.now_ms,
+        standard=default_policy(defaults),
+        unlock=consumer.unlock,
+        key_ring=defaults.key_ring,
+    )
     runner = JobRunner(
         in_flight,
         attempts,

@@ -32,7 +32,7 @@ from delayq.core.json_shapes.jobs import (
 )
 from delayq.core.json_shapes.members import members_of
 from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
-from delayq.core.json_shapes.setup import ServerStoppedShape, SettingOriginShape, SettingShape
+from delayq.core.json_shapes.setup import KeyShape, ServerStoppedShape, SettingOriginShape, SettingShape
 from delayq.core.json_shapes.workers import ControlShape, MoveShape, RunningJobShape, WorkerShape
 from delayq.core.names import LOST_JOB
 from delayq.core.views import Control, DayCounts, JobInfo, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -84,7 +84,7 @@ def test_a_job_in_full_has_the_members_of_a_list_and_more() -> None:
     running = job(
         state="reserved",
         failure=Failure("E", "m"),
-        result=[1],
+        stored_result=[1],
         recoveries=1,
         entry="1-0",
         consumer="dq:a:1:x",
@@ -106,9 +106,9 @@ def test_a_job_whose_envelope_cannot_be_read_has_all_members() -> None:
     assert (full.tags, full.headers, full.entry, full.error) == ([], {}, None, None)
 
 
-def test_the_data_of_an_encrypted_job_is_not_shown() -> None:
-    shape = JobShape.of(job(encrypted=b'{"v":2}'))
-    assert (shape.encrypted, shape.data) == (True, None)
+def test_data_and_result_of_an_encrypted_job_are_not_shown() -> None:
+    shape = FullJobShape.of(job(encrypted=b'{"v":2}', state="completed", stored_result="token"))
+    assert (shape.encrypted, shape.data, shape.result) == (True, None, None)
 
 
 def test_the_attempt_that_succeeded_counts() -> None:
@@ -202,7 +202,7 @@ EXAMPLES: list[Any] = [
     BatchRetryShape("import", 1),
     JobShape.of(job()),
     FailedJobShape.of(job(failure=Failure("E", "m", history=[Failure("F", "first")]))),
-    FullJobShape.of(job(failure=Failure("E", "m"), result={"total": 1.5}, progress=[1], entry="1-0")),
+    FullJobShape.of(job(failure=Failure("E", "m"), stored_result={"total": 1.5}, progress=[1], entry="1-0")),
     FailedGroupShape.of(FailedGroup("0" * 16, "n", "E", "m #", 2, CREATED, DUE, ["orders"], "order-42", "orders")),
     ReasonShape("due-later", "The job is due in 1h.", ""),
     WhyShape.of(job(), [ReasonShape("due-later", "The job is due in 1h.", "")]),
@@ -230,6 +230,7 @@ EXAMPLES: list[Any] = [
     SettingShape("tries", 5),
     SettingOriginShape("timeout", "1m", "default", None),
     ServerStoppedShape(True, "/data"),
+    KeyShape("key"),
 ]
 
 

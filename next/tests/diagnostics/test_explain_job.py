@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from delayq.core.envelope import Envelope
+from delayq.core.encryption import FORMAT
+from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.failure import Failure
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 from delayq.diagnostics.explain_job import Facts, Reason, explain_job
@@ -23,6 +24,7 @@ def reasons(
     attempts: int = 0,
     headers: dict[str, str] | None = None,
     deadline_ms: int | None = None,
+    encrypted: msgspec.Raw = ABSENT,
     control: Control = Control(NOW),  # noqa: B008
     workers: list[WorkerInfo] | None = None,
     stats: dict[str, Any] | None = None,
@@ -39,6 +41,7 @@ def reasons(
         created_ms=NOW,
         headers=headers,
         deadline_ms=deadline_ms,
+        encrypted=encrypted,
     )
     job = JobInfo(**{"id": "order-42", "queue": "orders", "state": state, "raw": b"", "envelope": envelope, **members})
     found = msgspec.structs.replace(STATS, **(stats or {}))
@@ -174,3 +177,14 @@ def test_without_the_list_of_workers_nothing_is_said_about_them() -> None:
     envelope = Envelope(v=1, id="a", name="n", queue="orders", data=msgspec.Raw(b"{}"), attempts=0, created_ms=NOW)
     job = JobInfo(id="a", queue="orders", state="ready", raw=b"", envelope=envelope)
     assert [reason.code for reason in explain_job(Facts(job, STATS, Control(NOW), None, 100))] == ["ready"]
+
+
+@pytest.mark.parametrize("due_ms", [NOW + 60_000, NOW - 1_000])
+def test_a_payload_that_this_program_cannot_decrypt_is_the_last_reason(due_ms: int) -> None:
+    *others, reason = reasons("scheduled", due_ms=due_ms, encrypted=FORMAT)
+    assert others
+    assert (reason.code, reason.what) == (
+        "not-decrypted",
+        "The payload of the job 'order-42' is encrypted, and no keys are set.",
+    )
+    assert "DELAYQ_KEYS" in reason.next

@@ -26,6 +26,7 @@ PAGES = (
     "middleware",
     "limits",
     "transactions",
+    "encryption",
     "cancel",
     "retries",
     "operations",

@@ -17,6 +17,7 @@ from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobSignal
+from delayq.core.encryption import payload_of
 from delayq.core.errors import Conflict, DelayqError, InvalidInput
 from delayq.core.exit_codes import ExitCode
 from delayq.core.failed import no_payload
@@ -61,6 +62,7 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
 
 
 def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
+    """Return the envelope of a job with the payload in plain text, or with another payload."""
     if job.envelope is None or job.is_lost:
         raise no_payload(job, "run")
     if job.envelope.is_followed:
@@ -69,8 +71,11 @@ def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
             hint="Leave out --here, so that a worker runs the job.",
             field="here",
         )
-    check_declared(app, job.name, bytes(job.envelope.data) if payload is None else payload)
-    return job.raw if payload is None else envelopes.rewrite(job.raw, data=msgspec.Raw(payload))
+    data = payload_of(job.envelope, job.key_ring) if payload is None else msgspec.Raw(payload)
+    check_declared(app, job.name, bytes(data))
+    if payload is None and not job.is_encrypted:
+        return job.raw
+    return envelopes.rewrite(job.raw, data=data, encrypted=None)
 
 
 def _run(raw: bytes) -> Ran:

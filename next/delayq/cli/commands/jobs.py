@@ -119,6 +119,9 @@ def schedule(
             show_default=False,
         ),
     ] = None,
+    encrypted: Annotated[
+        bool, typer.Option("--encrypted", help="Encrypt the payload and the kept result with the first key.")
+    ] = False,
     app: Annotated[
         str | None,
         typer.Option(
@@ -161,6 +164,7 @@ def schedule(
                 deadline=deadline,
                 tags=tags or None,
                 unique=unique if unique_for is None else Unique(key=unique, until="window", window=unique_for),
+                encrypted=encrypted or None,
             )
         deed.outcome = f"{ref.outcome} {ref.id}"
     _print_reference(ref, as_json=json)

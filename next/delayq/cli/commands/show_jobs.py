@@ -28,6 +28,8 @@ MOST_LOOKUPS: Final = 100
 """Maximum number of running jobs that `why` reads to find suspects."""
 
 _DURATIONS: Final = ("retention_ms", "timeout_ms", "idle_ms")
+ENCRYPTED: Final = "(encrypted)"
+
 _SAYS_NOTHING: Final = {"encrypted": False, "recoveries": 0}
 _TIMES: Final = {"failed": "FAILED", "completed": "KEPT UNTIL"}
 _LABELS: Final = {"forget": "kept until", "cancel_asked": "cancel asked"}
@@ -176,7 +178,10 @@ def print_job(job: JobInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(shape)
         return
-    for label, text in _rows_of(members_of(shape)):
+    members = members_of(shape)
+    if job.is_encrypted:
+        members |= {"data": ENCRYPTED} | ({} if job.stored_result is None else {"result": ENCRYPTED})
+    for label, text in _rows_of(members):
         print_text(f"{label:<13} {text}")
     if job.failure is not None:
         _print_failure(job.failure)

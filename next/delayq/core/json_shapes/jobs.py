@@ -5,7 +5,6 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from delayq.core.envelope import ABSENT
 from delayq.core.errors import UnreadableEnvelope
 from delayq.core.failure_groups import FailedGroup
 from delayq.core.json_shapes.answers import JobIdShape
@@ -19,7 +18,8 @@ from delayq.core.views import JobInfo
 class JobShape:
     """One job of `delayq list`.
 
-    If the envelope cannot be read, `name` is '', and the other members from the envelope are null or empty.
+    If the envelope cannot be read, `name` is '', and the other members from the envelope are null or empty. If the job
+    is encrypted, `data` is null.
     """
 
     id: str
@@ -56,7 +56,7 @@ class JobShape:
             tries=envelope.tries if envelope else None,
             data=_payload(job),
             tags=(envelope.tags if envelope else None) or [],
-            encrypted=envelope is not None and envelope.encrypted is not ABSENT,
+            encrypted=job.is_encrypted,
             created_ms=created_ms,
             created=time_text(created_ms),
             failed_ms=job.failed_ms,
@@ -83,7 +83,7 @@ class FullJobShape(FailedJobShape):
     """Answer of `delayq show` and `delayq failed show`: all details of a job.
 
     `entry`, `consumer` and `idle_ms` describe the delivery of a reserved job. `shard`: null = the queue has one shard.
-    `limit`: the limit that refused the job, if the job waits for it.
+    `limit`: the limit that refused the job, if the job waits for it. If the job is encrypted, `result` is null.
     """
 
     result: Any
@@ -110,7 +110,7 @@ class FullJobShape(FailedJobShape):
         deadline_ms = envelope.deadline_ms if envelope else None
         return cls(
             **members_of(FailedJobShape.of(job)),
-            result=job.result,
+            result=None if job.is_encrypted else job.result,
             retention_ms=envelope.retention_ms if envelope else None,
             timeout_ms=envelope.timeout_ms if envelope else None,
             deadline_ms=deadline_ms,
@@ -130,7 +130,9 @@ class FullJobShape(FailedJobShape):
 
 
 def _payload(job: JobInfo) -> Any:
-    """Return the payload; or its text, if it cannot be decoded."""
+    """Return the payload, None if it is encrypted, or its text if it cannot be decoded."""
+    if job.is_encrypted:
+        return None
     try:
         return job.data
     except UnreadableEnvelope:

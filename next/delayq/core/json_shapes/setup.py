@@ -21,6 +21,13 @@ class SettingOriginShape(SettingShape):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyShape:
+    """Answer of `delayq key new`: a new key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStoppedShape:
     """Answer of `delayq down`. `stopped` is false if no server was running."""
 

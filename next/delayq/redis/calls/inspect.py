@@ -153,7 +153,7 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
         failed_ms=_number(ended_at) if state == "failed" else None,
         forget_ms=_number(ended_at) if state == "completed" else None,
         failure=failures.decode(failure) if state != "completed" else None,
-        result=_json(result),
+        stored_result=_json(result),
         recoveries=_number(recoveries) or 0,
         entry=entry.decode(),
         consumer=consumer.decode(),

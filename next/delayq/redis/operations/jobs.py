@@ -16,6 +16,7 @@ import msgspec
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.display import shown
+from delayq.core.encryption import seal
 from delayq.core.errors import (
     Conflict,
     DelayqError,
@@ -130,10 +131,11 @@ class JobOperations(OperationsBase[RefT]):
     async def retry(self, id: str, *, queue: str | None = None, data: Any = None) -> RefT:
         """Retry a failed job now. Its attempts are counted from 0 again. Return a reference to the job.
 
-        `queue`: None = the default queue. `data`: a new payload; None = keep the payload. The outcome of the reference
-        is `scheduled`.
+        `queue`: None = the default queue. `data`: a new payload, which is encrypted if the job is; None = keep the
+        payload. The outcome of the reference is `scheduled`.
 
-        Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises Conflict if another job
+        Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises ConfigError if the job is
+        encrypted and no keys are set for `data`. Raises Conflict if another job
         owns the unique key of this job, or if other programs change this job again and again. If the reply is lost, the
         call is not repeated, and OutcomeUnknown is raised.
         """
@@ -215,8 +217,8 @@ class JobOperations(OperationsBase[RefT]):
         if info is None and queue is None:
             await session.raise_if_elsewhere(id)
         if info is not None and session.shards.known(name) > 1:
-            return msgspec.structs.replace(info, shard=session.shards.number_of_job(name, job_id))
-        return info
+            info = msgspec.structs.replace(info, shard=session.shards.number_of_job(name, job_id))
+        return None if info is None else session.with_keys(info)
 
     async def look_elsewhere(self, id: str, *, queue: str) -> None:
         """Raise FoundElsewhere if another queue has the job. `queue`: the queue that does not have the job."""
@@ -268,7 +270,8 @@ class JobOperations(OperationsBase[RefT]):
             return Page(found.jobs, found.cursor)
         _check_cursor(state, cursor)
         call = inspect.list_jobs(session.keys, name, state, cursor=cursor, limit=limit)
-        return await session.executor.run(call)
+        page = await session.executor.run(call)
+        return Page([session.with_keys(job) for job in page.jobs], page.cursor)
 
     async def iter_jobs(self, state: JobState, *, queue: str | None = None) -> AsyncIterator[JobInfo]:
         """Iterate over all jobs in a state. `state`, `queue`, the order and the errors are as in `list_jobs`."""
@@ -312,6 +315,9 @@ class JobOperations(OperationsBase[RefT]):
             raise no_payload(info, "be retried")
         envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
         if payload is not None:
+            if info.is_encrypted:
+                ring, job = self._session.options.key_ring, info.envelope
+                payload = seal(ring, "data", payload, job_id=job.id, name=job.name)
             envelope = envelopes.rewrite(envelope, data=payload)
         fingerprint, digest = envelopes.fingerprint(info.raw), to_take_again(info.envelope.unique)
         return lambda shard: calls.retry(

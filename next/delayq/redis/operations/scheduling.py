@@ -68,6 +68,7 @@ class SchedulingOperations(OperationsBase[RefT]):
         headers: Mapping[str, str] | None = None,
         tags: Sequence[str] | None = None,
         unique: str | Unique | None = None,
+        encrypted: bool | None = None,
     ) -> RefT:
         """Schedule a job and return a reference to it.
 
@@ -93,11 +94,13 @@ class SchedulingOperations(OperationsBase[RefT]):
             tags              words that are stored with the job, for people who look at it
             unique            a unique key ('invoice:42', Unique(key=['order_id'])). While another job owns the key,
                               nothing is stored, and a reference to the other job is returned, with the outcome `kept`
+            encrypted         True = encrypt the payload and the kept result; False = do not; None = as the job
+                              declares, or else by the setting `encrypt`
 
         For `deadline` and `retry_until`, a duration counts from the due time. If this program declares a job of this
-        name, its declaration supplies queue, delay, deadline, retry_until, tags and unique that the call omits. For
-        tries, backoff, timeout, max_exceptions and retention, None means the value that the handler declares in the
-        worker.
+        name, its declaration supplies queue, delay, deadline, retry_until, tags, unique and encrypted that the call
+        omits. For tries, backoff, timeout, max_exceptions and retention, None means the value that the handler declares
+        in the worker.
 
         The `outcome` of the reference is `created`, unless a job with this `id` exists in the queue. Then `on_conflict`
         decides:
@@ -108,7 +111,8 @@ class SchedulingOperations(OperationsBase[RefT]):
                         that job has ended
             error       raise Conflict
 
-        Raises InvalidInput before anything is sent. Raises Conflict with `error`. Raises JobRunning with `replace` and
+        Raises InvalidInput before anything is sent, and ConfigError if the job must be encrypted, but no keys are set
+        or the package cryptography is not installed. Raises Conflict with `error`. Raises JobRunning with `replace` and
         `postpone` if a worker has the job. Raises BackendUnavailable, BackendFull, CallRefused, OutcomeUnknown and
         NotConfirmed.
         """
@@ -131,6 +135,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             headers=headers,
             tags=tags,
             unique=unique,
+            encrypted=encrypted,
         )
         spec = self._session.with_destination(spec)
         job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
@@ -190,7 +195,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         stored: list[str] = []
         unconfirmed = None
         until = 0.0
-        left = deque(in_trips(enumerate(jobs), shards))
+        key_ring = self._session.options.key_ring
+        left = deque(in_trips(enumerate(jobs), shards, key_ring))
         while left:
             shard, count, rows = left.popleft()
             try:
@@ -198,7 +204,7 @@ class SchedulingOperations(OperationsBase[RefT]):
             except ShardsChanged:
                 until = until or time.monotonic() + PATIENCE
                 await shards.follow(queue_of(shard), until=until)
-                left.extendleft(reversed(list(in_trips(rows, shards))))
+                left.extendleft(reversed(list(in_trips(rows, shards, key_ring))))
                 continue
             except Conflict as error:
                 error.stored = [*refs.values(), *error.stored]
