@@ -1,6 +1,6 @@
-"""Helpers for the tests of an application: record jobs, or run one attempt.
+"""Helpers for the tests of an application: record jobs, run one attempt, or run jobs on a clock that the test moves.
 
-The pytest plugin offers `faking` as the fixture `delayq_fake`.
+The pytest plugin offers `faking` and `travelling` as the fixtures `delayq_fake` and `delayq_travel`.
 """
 
 from importlib import import_module
@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from delayq.testing.recorded import FakeJob as FakeJob
     from delayq.testing.run import arun_job as arun_job
     from delayq.testing.run import run_job as run_job
+    from delayq.testing.travel import Travel as Travel
+    from delayq.testing.travel import travelling as travelling
+    from delayq.testing.travelled_attempts import Attempted as Attempted
 
 _MODULES: Final = {
     "fake": "Fake faking",
     "recorded": "FakeBatch FakeJob",
     "run": "arun_job run_job",
+    "travel": "Travel travelling",
+    "travelled_attempts": "Attempted",
 }
 _PLACES: Final = {name: f"delayq.testing.{module}" for module, names in _MODULES.items() for name in names.split()}
 
