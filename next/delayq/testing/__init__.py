@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from delayq.core.outcome import Done as Done
+    from delayq.core.outcome import GiveUp as GiveUp
+    from delayq.core.outcome import RunAgain as RunAgain
     from delayq.testing.fake import Fake as Fake
     from delayq.testing.fake import faking as faking
     from delayq.testing.recorded import FakeBatch as FakeBatch
@@ -18,13 +21,14 @@ if TYPE_CHECKING:
     from delayq.testing.travelled_attempts import Attempted as Attempted
 
 _MODULES: Final = {
-    "fake": "Fake faking",
-    "recorded": "FakeBatch FakeJob",
-    "run": "arun_job run_job",
-    "travel": "Travel travelling",
-    "travelled_attempts": "Attempted",
+    "core.outcome": "Done GiveUp RunAgain",
+    "testing.fake": "Fake faking",
+    "testing.recorded": "FakeBatch FakeJob",
+    "testing.run": "arun_job run_job",
+    "testing.travel": "Travel travelling",
+    "testing.travelled_attempts": "Attempted",
 }
-_PLACES: Final = {name: f"delayq.testing.{module}" for module, names in _MODULES.items() for name in names.split()}
+_PLACES: Final = {name: f"delayq.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = list(_PLACES)
 

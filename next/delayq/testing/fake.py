@@ -18,7 +18,7 @@ AnyJob = str | type[Job] | JobFunction[..., Any]
 """A job name, a job class, or a function with the decorator `@job`."""
 
 Where = Callable[[FakeJob], bool]
-"""A function that gets a recorded job. Only jobs for which it returns True count."""
+"""A function that gets a recorded job. A job counts only if the function returns True for it."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ class Fake:
     """The jobs that were recorded. `faking` and the fixture `delayq_fake` make it.
 
     In all methods, `job` is a job name, a job class or a function with `@job`, and `where` is a function that gets a
-    FakeJob; only jobs for which it returns True count. A job counts once, even if a later call cancels or replaces it.
+    FakeJob and returns True if the job counts. A job counts once, even if a later call cancels or replaces it.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -50,12 +50,12 @@ class Fake:
 
     @property
     def jobs(self) -> list[FakeJob]:
-        """All recorded jobs, in the order in which they were sent."""
+        """All recorded jobs, the first one first."""
         return list(self._server.jobs)
 
     @property
     def batches(self) -> list[FakeBatch]:
-        """All recorded batches, in the order in which they were sent."""
+        """All recorded batches, the first one first."""
         return [batch_of(batch.plan, self._server.jobs) for batch in self._server.batches.values()]
 
     def pushed(self, job: AnyJob, where: Where | None = None) -> list[FakeJob]:

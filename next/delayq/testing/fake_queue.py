@@ -14,7 +14,7 @@ Answered = tuple[str, str, str, str]
 class FakeQueue:
     """Jobs by id, and unique keys. Jobs never leave their state by themselves, because no worker runs them.
 
-    `record`: the list of all jobs of the fake, to which new jobs are added.
+    `record`: the list of all jobs of the fake; new jobs are added to it.
     """
 
     def __init__(self, name: str, record: list[FakeJob]) -> None:

@@ -1,4 +1,4 @@
-"""Answers the calls of clients from memory: the calls that send jobs, and those that change or read recorded jobs."""
+"""Answers the calls of clients from memory: calls that send jobs, and calls that change or read recorded jobs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ class FakeExecutor(Executor):
         )
 
     async def close(self) -> None:
-        """Do nothing, because there is no connection."""
+        """Do nothing, because no connection is open."""
 
 
 def _arguments(call: Call[Any], space: Space) -> Arguments:

@@ -20,8 +20,8 @@ def run_job(job: Sendable | str, data: Any = None, *, attempts: int = 0, **said:
         attempts    the number of attempts before this one; 2 = run the third attempt
         said        options, as for `dispatch`
 
-    `outcome` of the answer is Done, RunAgain or GiveUp of `delayq.core.outcome`; `error` is the exception of the
-    handler, which is never raised. The middleware runs, but limits are not asked. The timeout does not interrupt the
+    The answer has the `outcome`, which is Done, RunAgain or GiveUp, the `result` of the handler, and its `error`, which
+    is never raised. The middleware runs, but limits are not asked. The timeout does not interrupt the
     handler. After the last attempt, the hook `failed` is called. If `prepare_for_dispatch` returns False, the job is
     not run. Raises InvalidInput for options that cannot be used, and for an async handler in a running event loop:
     there, use `await arun_job(…)`.

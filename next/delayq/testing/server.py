@@ -15,7 +15,7 @@ class PrivateServer:
     """A server that keeps nothing on disk. Use it with `with`. Its first call waits until it listens.
 
     The program is the one of the setting `redis_server`, else the one of `delayq[embedded]`, else one on PATH. Raises
-    ConfigError if there is none.
+    ConfigError if no program is found.
     """
 
     def __enter__(self) -> Self:

@@ -27,6 +27,7 @@ PAGES = (
     "limits",
     "cancel",
     "retries",
+    "testing",
     "operations",
     "commands",
     "settings",
