@@ -31,10 +31,10 @@ MAX_ATTEMPTS: Final = 10_000
 
 @contextmanager
 def travelling(*, server: PrivateServer | None = None) -> "Iterator[Travel]":
-    """Send all jobs of this process to a private server inside the `with` block. Moving the clock runs them.
+    """Send all jobs of this process to a private server inside the `with` block; see Travel to run them.
 
-    This covers `dispatch` and all clients, also clients that were made before the block. The time of delayq stands
-    still until then. It starts at the present time.
+    This covers `dispatch` and all clients, also clients that were made before the block. The clock of delayq starts at
+    the present time, and stands still unless the test moves it.
 
     `server`: the server to use, which is emptied first; None = start one for this block. Raises ConfigError if no
     server program is found, and RuntimeError if the process is in such a block already, or in one of `faking`.
