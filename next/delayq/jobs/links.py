@@ -1,12 +1,12 @@
 """Turns the jobs that a program names in a chain or batch into links."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Union
 
 import msgspec
 
+from delayq.core import clock
 from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
@@ -75,7 +75,7 @@ class LinkMaker:
         if planned.spec is None:
             self.has_refusal = True
             return None
-        return link_of(planned.spec, self._connection.settings.options(), int(time.time() * 1000), job_id=job_id)
+        return link_of(planned.spec, self._connection.settings.options(), int(clock.time() * 1000), job_id=job_id)
 
     def links(self, jobs: Jobs, *, queue: str | None = None) -> list[Link]:
         """Return the links of jobs, without those whose `prepare_for_dispatch` returned False."""

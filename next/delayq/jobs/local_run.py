@@ -1,9 +1,8 @@
-"""Runs one job once in this process, for `dispatch_sync` and `delayq failed retry --here`."""
+"""Runs one job once in this process, for `dispatch_sync`, `delayq failed retry --here` and `run_job`."""
 
 import asyncio
 import inspect
 import random
-import time
 from collections.abc import Awaitable
 from contextlib import suppress
 from contextvars import copy_context
@@ -11,19 +10,25 @@ from typing import Any, Final
 
 import msgspec
 
+from delayq.core import clock
 from delayq.core import envelope as envelopes
-from delayq.core.control_flow import JobSignal, leading_error
+from delayq.core.control_flow import JobInterrupted, JobSignal, leading_error
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import JobSpec, prepare
 from delayq.core.options import Options
-from delayq.core.outcome import GiveUp, Outcome, Policy, decide
+from delayq.core.outcome import GiveUp, Outcome, Policy, before_start, decide, policy_of
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry, registry
 
 _ONCE: Final = Policy(tries=1)
 _WITHOUT_LIMIT: Final = Policy(tries=0)
+
+Caught = type[BaseException] | tuple[type[BaseException], ...]
+
+_ATTEMPT: Final[Caught] = (Exception, JobInterrupted)
+"""The errors that end an attempt. A job that runs once inside a handler lets interruptions of this handler pass."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -44,7 +49,7 @@ def run_spec(spec: JobSpec) -> Ran:
 
     Raises the exception of the handler, unless it is Retry, Snooze or Discard. Also raises the errors of `run`.
     """
-    return _or_raise(run(_envelope_of(spec)))
+    return _or_raise(run(envelope_of(spec)))
 
 
 async def arun_spec(spec: JobSpec) -> Ran:
@@ -52,11 +57,11 @@ async def arun_spec(spec: JobSpec) -> Ran:
 
     Raises the same as `run_spec`, except that an async handler is never refused.
     """
-    return _or_raise(await arun(_envelope_of(spec)))
+    return _or_raise(await arun(envelope_of(spec)))
 
 
 def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
-    """Run the job of an envelope in this thread, and return its outcome.
+    """Run the job of an envelope in this thread, as its only attempt, and return its outcome.
 
     Raises UnreadableEnvelope, UnknownJob, msgspec.ValidationError for a payload that does not fit the job, and
     InvalidInput if the handler is async and this thread is running an event loop.
@@ -69,19 +74,8 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
             hint="Use `await adispatch_sync`.",
         )
     job, context = handler.read(envelope.data), _context(envelope, raw)
-    result: Any = None
-    error: BaseException | None = None
-    try:
-        result = copy_context().run(handler.call, job, context)
-        if inspect.isawaitable(result):
-            result = asyncio.run(as_coroutine(result))
-        checked_result(result)
-    except Exception as raised:
-        error = raised
-    ran = _decided(envelope, result, error)
-    if told := _tell(handler, job, context, ran.outcome):
-        asyncio.run(as_coroutine(told))
-    return ran
+    result, error = _called(handler, job, context)
+    return _told(handler, job, context, _decided(envelope, result, error))
 
 
 async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
@@ -92,8 +86,90 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
     job, context = handler.read(envelope.data), _context(envelope, raw)
-    result: Any = None
-    error: BaseException | None = None
+    result, error = await _acalled(handler, job, context)
+    return await _atold(handler, job, context, _decided(envelope, result, error))
+
+
+def run_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registry) -> Ran:
+    """Run one attempt of the job of an envelope in this thread, and return the outcome that a worker would settle.
+
+    `standard`: the values for the parts of a policy that the job does not declare.
+
+    Raises UnreadableEnvelope, and InvalidInput if the handler is async and this thread is running an event loop.
+    """
+    begun = _begun(raw, standard, jobs)
+    if isinstance(begun, Ran):
+        return begun
+    if begun.handler.is_async and _is_inside_a_loop():
+        raise InvalidInput(
+            f"The handler of {begun.envelope.name!r} is async, and this thread is already running an event loop.",
+            hint="Use the async version of this function, whose name begins with `a`.",
+        )
+    call = (begun.handler, begun.job, begun.context)
+    result, error = (None, begun.refusal) if begun.refusal else _called(*call, _ATTEMPT)
+    return _told(begun.handler, begun.job, begun.context, begun.ended(result, error))
+
+
+async def arun_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registry) -> Ran:
+    """Run one attempt in this event loop; see `run_attempt`. A handler that is not async runs in a thread."""
+    begun = _begun(raw, standard, jobs)
+    if isinstance(begun, Ran):
+        return begun
+    call = (begun.handler, begun.job, begun.context)
+    result, error = (None, begun.refusal) if begun.refusal else await _acalled(*call, _ATTEMPT)
+    return await _atold(begun.handler, begun.job, begun.context, begun.ended(result, error))
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """An attempt whose handler may be called, unless the job exceeds a limit; `refusal` is then the error."""
+
+    envelope: Envelope
+    policy: Policy
+    handler: Handler
+    job: Any
+    context: JobContext
+    refusal: BaseException | None
+
+    def ended(self, result: Any, error: BaseException | None) -> Ran:
+        """Decide the outcome by the policy of the job."""
+        if self.refusal is not None:
+            return Ran(GiveUp(self.envelope.attempts, self.envelope.exceptions, self.refusal), None, self.refusal)
+        outcome = decide(self.envelope, self.policy, error, now_ms=_now_ms, rand=random.random)
+        return Ran(outcome, result, error)
+
+
+def _begun(raw: bytes, standard: Policy, jobs: Registry) -> _Begun | Ran:
+    """Find the handler, and read the payload. If one of them fails, return the outcome."""
+    envelope = envelopes.decode(raw)
+    policy = standard
+    try:
+        handler = jobs.get(envelope.name)
+        policy = policy_of(envelope, handler.policy(standard))
+        job = handler.read(envelope.data)
+    except Exception as error:
+        return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), None, error)
+    refused = before_start(envelope, policy, _now_ms)
+    context = JobContext(envelope, raw, tries=policy.tries, due_ms=_now_ms())
+    return _Begun(envelope, policy, handler, job, context, None if refused is None else refused.error)
+
+
+def _called(
+    handler: Handler, job: Any, context: JobContext, caught: Caught = Exception
+) -> tuple[Any, BaseException | None]:
+    """Call a handler, and return its result or its error. Other errors than `caught` are raised."""
+    try:
+        result = copy_context().run(handler.call, job, context)
+        if inspect.isawaitable(result):
+            result = asyncio.run(as_coroutine(result))
+        return checked_result(result), None
+    except caught as error:
+        return None, error
+
+
+async def _acalled(
+    handler: Handler, job: Any, context: JobContext, caught: Caught = Exception
+) -> tuple[Any, BaseException | None]:
+    """Call a handler in this event loop; see `_called`."""
     try:
         if handler.is_async:
             result = await handler.call(job, context)
@@ -101,16 +177,25 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
             result = await asyncio.to_thread(handler.call, job, context)
             if inspect.isawaitable(result):
                 result = await result
-        checked_result(result)
-    except Exception as raised:
-        error = raised
-    ran = _decided(envelope, result, error)
-    if told := _tell(handler, job, context, ran.outcome):
-        await told
+        return checked_result(result), None
+    except caught as error:
+        return None, error
+
+
+def _told(handler: Handler, job: Any, context: JobContext, ran: Ran) -> Ran:
+    if hook := _tell(handler, job, context, ran.outcome):
+        asyncio.run(as_coroutine(hook))
     return ran
 
 
-def _envelope_of(spec: JobSpec) -> bytes:
+async def _atold(handler: Handler, job: Any, context: JobContext, ran: Ran) -> Ran:
+    if hook := _tell(handler, job, context, ran.outcome):
+        await hook
+    return ran
+
+
+def envelope_of(spec: JobSpec) -> bytes:
+    """Return the envelope of a job that is not sent. Raises InvalidInput."""
     spec = msgspec.structs.replace(spec, encrypted=False)  # the job does not leave this process
     return prepare(spec, Options(), _now_ms()).envelope
 
@@ -147,4 +232,4 @@ def _is_inside_a_loop() -> bool:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return int(clock.time() * 1000)

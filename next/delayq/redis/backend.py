@@ -13,6 +13,7 @@ from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.server import RETRY_TIMEOUT
 from delayq.redis.connection.url import Address
 from delayq.redis.health import refuse_eviction, warn_unknown_policy
+from delayq.redis.interception import registered
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load_all
 from delayq.redis.session import Session
@@ -145,7 +146,7 @@ class RedisBackend:
     def session(self, *, is_async: bool, routes: Routes) -> Session:
         """Make the session of a client."""
         executor = make_executor(self._client_address, is_async=is_async)
-        return Session(
+        session = Session(
             executor,
             self._keys,
             self._options,
@@ -153,6 +154,7 @@ class RedisBackend:
             connection=self._settings.connection,
             create_storage=self._create_embedded if self._settings.uses_embedded else None,
         )
+        return registered(session)
 
     @cached_property
     def _client_address(self) -> "AnyAddress":

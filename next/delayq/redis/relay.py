@@ -42,8 +42,17 @@ class Waiting(msgspec.Struct, frozen=True):
     again_at: float
 
 
+def time_of_record(entry: str) -> int:
+    """Return the time of a record, in epoch ms: the time at which its job ended."""
+    return int(entry.partition("-")[0])
+
+
 class OutboxRelay:
-    """Relays outboxes. `name`: the consumer name of this relay, under which it reserves outboxes."""
+    """Relays outboxes.
+
+    `name`: the consumer name of this relay, under which it reserves outboxes. `ended_ms`: returns the time at which a
+    job ended, in epoch ms, from the id of its record.
+    """
 
     def __init__(
         self,
@@ -54,8 +63,10 @@ class OutboxRelay:
         *,
         name: str,
         clock: Callable[[], float] = time.monotonic,
+        ended_ms: Callable[[str], int] = time_of_record,
     ) -> None:
         self._executor = executor
+        self._ended_ms = ended_ms
         self._keys = keys
         self._name = name
         self._clock = clock
@@ -101,7 +112,7 @@ class OutboxRelay:
 
     def _step(self, row: FollowUp, queue: str) -> Step:
         """Return the step for one record. An unreadable record is logged, and its step does nothing."""
-        now_ms = int(row.entry.partition("-")[0])
+        now_ms = self._ended_ms(row.entry)
         try:
             follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
         except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:

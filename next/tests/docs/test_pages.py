@@ -29,6 +29,7 @@ PAGES = (
     "encryption",
     "cancel",
     "retries",
+    "testing",
     "operations",
     "commands",
     "settings",

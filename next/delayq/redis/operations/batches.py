@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from delayq.core import clock
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, encode, id_of, places_of_members, read_plan, without_members
 from delayq.core.display import shown
@@ -152,7 +153,7 @@ class BatchOperations:
         session = self._session
         if session.create_storage is not None:
             session.create_storage()
-        await self._duties.enlist(plan.id, int(time.time() * 1000))
+        await self._duties.enlist(plan.id, int(clock.time() * 1000))
         pending = await self._open(plan, encode(without_members(plan)))
         await self._catch_up(plan.id)
         await self._send_members(plan, pending, f"{plan.id}.member")
@@ -240,7 +241,7 @@ class BatchOperations:
     async def _catch_up(self, batch_id: str) -> None:
         """Fulfill the duties of a batch that are due now."""
         while True:
-            step = Step("", int(time.time() * 1000), FollowUps())
+            step = Step("", int(clock.time() * 1000), FollowUps())
             await self._duties.fulfill(step, batch_id, await self._note(batch_id))
             await self._sender.send([step])
             await self._duties.tell([step])

@@ -5,7 +5,6 @@ have the job but another queue has it, the call changes nothing and raises Found
 """
 
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from delayq.core import clock
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
 from delayq.core.display import shown
@@ -110,7 +110,7 @@ class JobOperations(OperationsBase[RefT]):
                 hint="Give delay= or at=. To let the job run now, use run_now.",
                 field="delay",
             )
-        when = when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
+        when = when_of(delay, at, tz=tz, fold=fold, now_ms=int(clock.time() * 1000))
         job_id = check_id(id)
         return await self._move(lambda shard: calls.reschedule(self._session.keys, shard, job_id, when), id, queue)
 
@@ -313,7 +313,7 @@ class JobOperations(OperationsBase[RefT]):
     def _retry_call(self, info: JobInfo, payload: msgspec.Raw | None) -> Callable[[str], Call[RetryAnswer]]:
         if info.envelope is None or info.is_lost:
             raise no_payload(info, "be retried")
-        envelope = envelopes.refresh(info.raw, info.envelope, time.time_ns() // 1_000_000)
+        envelope = envelopes.refresh(info.raw, info.envelope, int(clock.time() * 1000))
         if payload is not None:
             if info.is_encrypted:
                 ring, job = self._session.options.key_ring, info.envelope

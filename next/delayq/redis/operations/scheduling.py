@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
+from delayq.core import clock
 from delayq.core.backoff import BackoffSpec
 from delayq.core.display import shown
 from delayq.core.errors import Conflict, InvalidInput, JobRunning, NotConfirmed, OutcomeUnknown
@@ -290,8 +291,8 @@ class SchedulingOperations(OperationsBase[RefT]):
 
         The server's clock is read once a minute.
         """
-        if not must_be_server_time:
-            return int(time.time() * 1000)
+        if not must_be_server_time or clock.is_given:
+            return int(clock.time() * 1000)
         if self._clock.is_due():
             if self._session.create_storage is not None:
                 self._session.create_storage()
