@@ -140,7 +140,7 @@ def batch_after_commit(plan: BatchPlan) -> BatchInfo:
         failed=0,
         skipped=0,
         allows_failures=plan.allow_failures,
-        created_ms=int(time.time() * 1000),
+        created_ms=clock.now_ms(),
         outcome="after commit",
     )
 
