@@ -7,7 +7,7 @@ The methods of DelayQ block. AsyncDelayQ has the same methods as coroutines, for
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cached_property, partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from delayq.settings.model import Settings, load_settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
+OperationsT = TypeVar("OperationsT")
 
 
 class JobRef(msgspec.Struct, frozen=True, gc=False):
@@ -200,25 +201,20 @@ def blocking(
     return method
 
 
-def of_batches(
-    operation: "Callable[Concatenate[BatchOperations, P], Coroutine[Any, Any, T]]",
-) -> "Callable[Concatenate[Batches, P], T]":
-    """Turn an operation on batches into a method of Batches with the same signature, without `async`."""
+class _Part(Generic[OperationsT]):
+    """Some of the operations of a DelayQ, as blocking methods."""
+
+    def __init__(self, operations: OperationsT) -> None:
+        self._operations = operations
+
+
+def of_part(
+    operation: "Callable[Concatenate[OperationsT, P], Coroutine[Any, Any, T]]",
+) -> "Callable[Concatenate[_Part[OperationsT], P], T]":
+    """Turn an operation into a method of a _Part with the same signature, without `async`."""
 
     @wraps(operation)
-    def method(self: "Batches", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(operation(self._operations, *args, **kwargs))
-
-    return method
-
-
-def of_limits(
-    operation: "Callable[Concatenate[LimitOperations, P], Coroutine[Any, Any, T]]",
-) -> "Callable[Concatenate[Limits, P], T]":
-    """Turn an operation on limits into a method of Limits with the same signature, without `async`."""
-
-    @wraps(operation)
-    def method(self: "Limits", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: "_Part[OperationsT]", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(operation(self._operations, *args, **kwargs))
 
     return method
@@ -248,33 +244,27 @@ def iterating(
     return method
 
 
-class Batches:
+class Batches(_Part[BatchOperations]):
     """The operations on batches, as `DelayQ.batches` has them."""
 
-    def __init__(self, operations: BatchOperations) -> None:
-        self._operations = operations
-
-    get = of_batches(BatchOperations.get)
-    require = of_batches(BatchOperations.require)
-    list = of_batches(BatchOperations.list)
-    failed = of_batches(BatchOperations.failed)
-    cancel = of_batches(BatchOperations.cancel)
-    retry = of_batches(BatchOperations.retry)
-    send = of_batches(BatchOperations.send)
-    add = of_batches(BatchOperations.add)
+    get = of_part(BatchOperations.get)
+    require = of_part(BatchOperations.require)
+    list = of_part(BatchOperations.list)
+    failed = of_part(BatchOperations.failed)
+    cancel = of_part(BatchOperations.cancel)
+    retry = of_part(BatchOperations.retry)
+    send = of_part(BatchOperations.send)
+    add = of_part(BatchOperations.add)
 
 
-class Limits:
+class Limits(_Part[LimitOperations]):
     """The operations on limits, as `DelayQ.limits` has them."""
 
-    def __init__(self, operations: LimitOperations) -> None:
-        self._operations = operations
-
-    acquire = of_limits(LimitOperations.acquire)
-    release = of_limits(LimitOperations.release)
-    take = of_limits(LimitOperations.take)
-    list = of_limits(LimitOperations.list)
-    free = of_limits(LimitOperations.free)
+    acquire = of_part(LimitOperations.acquire)
+    release = of_part(LimitOperations.release)
+    take = of_part(LimitOperations.take)
+    list = of_part(LimitOperations.list)
+    free = of_part(LimitOperations.free)
 
 
 def _settings_of(settings: Settings | None, **given: str | None) -> Settings:

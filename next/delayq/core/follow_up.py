@@ -14,7 +14,10 @@ NoteWord = Literal["done", "failed", "skipped", "next"]
 """An event of a member, for its batch. `next`: a link of the member is done, and another link follows."""
 
 Duty = Literal["before", "catch", "cancel", "then", "finally"]
-"""An event of a batch that requires an action. Each action is done once."""
+"""An event of a batch that requires an action, which is done once.
+
+"cancel" means to cancel the jobs of pending members. Every other duty means to send the callback of this name.
+"""
 
 MAX_HEADER: Final = 1_000
 """Maximum length of the message in a header of a `catch` job, in characters."""

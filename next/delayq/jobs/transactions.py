@@ -9,7 +9,6 @@ rolled back, the job is not sent. The modules of `contrib/` know when a transact
 """
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.contrib.protocols import WaitForCommit
+from delayq.core import clock
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, id_of, name_of
 from delayq.core.display import shown
@@ -140,7 +140,7 @@ def batch_after_commit(plan: BatchPlan) -> BatchInfo:
         failed=0,
         skipped=0,
         allows_failures=plan.allow_failures,
-        created_ms=clock.now_ms(),
+        created_ms=int(clock.time() * 1000),
         outcome="after commit",
     )
 

@@ -17,7 +17,7 @@ from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
 from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches as calls
-from delayq.redis.calls.batches import Noted
+from delayq.redis.calls.batches import Noted, Opened
 from delayq.redis.calls.call import Call, value_of
 from delayq.redis.connection.executor import Executor
 from delayq.redis.follow_up_sender import Step
@@ -84,14 +84,14 @@ class BatchDuties:
             before, _ = jobs_of_duty(plan, "before", is_cancelled=False, failed={}, now_ms=step.now_ms)
             members = member_jobs(plan, now_ms=step.now_ms)
             await self.enlist(plan.id, step.now_ms)
-            cancelled = await self._open(plan)
+            opened, _ = await self.open(plan)
         except UnreadableEnvelope as error:
             logger.error("batch %s cannot be read, so nothing follows it: %s", plan.id, error)
             return
         except BackendError as error:
             step.error = error
             return
-        if cancelled:
+        if opened.cancelled_ms is not None:
             return
         step.add(before, f"{plan.id}.before")
         step.add(members, f"{plan.id}.member")
@@ -110,6 +110,32 @@ class BatchDuties:
         ):
             value_of(outcome)
 
+    async def open(self, plan: BatchPlan, *, is_new: bool = True) -> tuple[Opened, set[str]]:
+        """Store the members of a batch. Return the last answer of Redis, and the ids of the pending members.
+
+        `is_new`: False = add the members to an existing batch. If the batch was cancelled, or the members were refused,
+        no more members are stored.
+        """
+        stored = encode(without_members(plan)) if is_new else b""
+        members = places_of_members(plan)
+        pending: set[str] = set()
+        for start in range(0, len(members), MEMBERS_PER_CALL):
+            page = members[start : start + MEMBERS_PER_CALL]
+            opened = await self._executor.run(
+                calls.open_batch(
+                    self._keys,
+                    plan.id,
+                    plan=stored,
+                    allow_failures=plan.allow_failures,
+                    seal=is_new and start + MEMBERS_PER_CALL >= len(members),
+                    members=page,
+                )
+            )
+            if opened.answer != "opened" or opened.cancelled_ms is not None:
+                break
+            pending.update(member for (member, _), is_left in zip(page, opened.pending, strict=True) if is_left)
+        return opened, pending
+
     async def tell(self, steps: Sequence[Step]) -> None:
         """Report fulfilled duties to their batches. A duty is fulfilled when all jobs of its step are stored."""
         by_batch: dict[str, list[tuple[Step, str]]] = {}
@@ -123,24 +149,6 @@ class BatchDuties:
             if isinstance(outcome, BackendError):
                 for step, _ in told:
                     step.error = outcome
-
-    async def _open(self, plan: BatchPlan) -> bool:
-        """Store a batch and its members. Return True if the batch exists already and was cancelled."""
-        members = places_of_members(plan)
-        opened = None
-        for start in range(0, len(members), MEMBERS_PER_CALL):
-            page = members[start : start + MEMBERS_PER_CALL]
-            opened = await self._executor.run(
-                calls.open_batch(
-                    self._keys,
-                    plan.id,
-                    plan=encode(without_members(plan)),
-                    allow_failures=plan.allow_failures,
-                    seal=start + MEMBERS_PER_CALL >= len(members),
-                    members=page,
-                )
-            )
-        return opened is not None and opened.cancelled_ms is not None
 
     def _note_call(self, batch_id: str, steps: Sequence[Step]) -> Call[Noted]:
         notes = [step.follows.note for step in steps]

@@ -7,8 +7,9 @@ from typing import Any, Final, get_args
 import pytest
 
 from delayq.core.errors import BackendError, BackendFull
+from delayq.core.follow_up import Duty
 from delayq.redis.calls import batches
-from delayq.redis.calls.batches import ROLES, BatchRow, Duty, Noted, Opened, Word
+from delayq.redis.calls.batches import ROLES, BatchRow, Noted, Opened, Word
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 from tests.support.dump import dump
@@ -64,8 +65,10 @@ class BatchOnServer:
         if place != "pending":
             self.note({"succeeded": done(id), "broken": failed(id), "skipped": skipped(id)}[place])
 
-    def row(self, *, with_plan: bool = False) -> BatchRow | None:
-        calls = batches.read_batch(self.queue.keys, "b1", with_plan=with_plan)
+    def row(
+        self,
+    ) -> BatchRow | None:
+        calls = batches.read_batch(self.queue.keys, "b1")
         return batches.batch_row("b1", [self.queue.run(call) for call in calls])
 
     def members(self) -> dict[str, tuple[str, str]]:
@@ -123,7 +126,7 @@ def test_the_keys_of_a_batch_are_in_one_slot() -> None:
 def test_a_new_batch_is_stored_with_its_members(batch: BatchOnServer) -> None:
     assert batch.open("a", "b", allow=True) == Opened("opened", 2, None, [True, True])
     assert batch.members() == {"a": ("pending", "orders 1"), "b": ("pending", "orders 1")}
-    assert batch.row(with_plan=True) == BatchRow(
+    assert batch.row() == BatchRow(
         id="b1",
         total=2,
         pending=2,
@@ -140,11 +143,8 @@ def test_a_new_batch_is_stored_with_its_members(batch: BatchOnServer) -> None:
     assert batch.lives() == {0}
 
 
-def test_the_plan_is_read_only_if_it_is_wanted(batch: BatchOnServer) -> None:
+def test_a_batch_that_was_not_opened_has_no_row(batch: BatchOnServer) -> None:
     assert batch.row() is None
-    batch.open("a")
-    row = batch.row()
-    assert row is not None and row.plan == b""
 
 
 def test_a_dispatch_of_several_calls_is_sealed_by_its_last_call(batch: BatchOnServer) -> None:
@@ -616,6 +616,6 @@ def test_drawn_sequences_agree_with_the_model(batch: BatchOnServer, seed: int) -
                 due = noted.due
                 seen.update([noted.state, *due])
             assert batch.members() == model.members
-            assert batch.row(with_plan=True) == model.row()
+            assert batch.row() == model.row()
             assert batch.lives() == ({model.lives} if model.exists else set())
     assert seen >= {*DUTIES, "opened", "unknown", "finished", "cancelled", "running"}

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from delayq.core.follow_up import Duty
 from delayq.redis.calls import call
 from delayq.redis.calls.call import Call, Parse, T, command, read, script_call
 from delayq.redis.keys import Keys
@@ -19,10 +20,6 @@ Word = Literal["done", "failed", "skipped", "next", "told"]
 
 Row = tuple[str, Word, str]
 """A member id, a word, and the job that failed. With the word "told", a duty instead of the member id."""
-
-Duty = Literal["before", "catch", "cancel", "then", "finally"]
-"""A task of the caller: "cancel" means to cancel the jobs of pending members. Every other duty means to send the
-callback of this name."""
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -55,10 +52,7 @@ class Noted(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchRow(msgspec.Struct, frozen=True, gc=False):
-    """One batch. `pending`, `succeeded`, `broken` and `skipped` are numbers of members.
-
-    `plan` is b'' if it was not read.
-    """
+    """One batch. `pending`, `succeeded`, `broken` and `skipped` are numbers of members."""
 
     id: str
     total: int
@@ -165,14 +159,14 @@ def note_batch(
     )
 
 
-def read_batch(keys: Keys, batch_id: str, *, with_plan: bool = False) -> list[Call[Any]]:
+def read_batch(keys: Keys, batch_id: str) -> list[Call[Any]]:
     """Return the calls that read one batch. Pass their values, in order, to `batch_row`.
 
     The calls are not atomic. If a member moves in between, it may be counted twice or not at all.
     """
     plan, pending, succeeded, broken, skipped = (keys.of_batch(batch_id, role) for role in ROLES)
     return [
-        read("HMGET", plan, *_FIELDS, *(["plan"] if with_plan else []), parse=list),
+        read("HMGET", plan, *_FIELDS, parse=list),
         read("HLEN", pending, parse=int),
         read("SCARD", succeeded, parse=int),
         read("HLEN", broken, parse=int),
@@ -182,7 +176,7 @@ def read_batch(keys: Keys, batch_id: str, *, with_plan: bool = False) -> list[Ca
 
 def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
     """Return the batch that `read_batch` has read, or None if the batch does not exist."""
-    (created_ms, total, allow, sealed, cancelled_ms, finished_ms, *plan), pending, succeeded, broken, skipped = values
+    (created_ms, total, allow, sealed, cancelled_ms, finished_ms, plan), pending, succeeded, broken, skipped = values
     if created_ms is None:
         return None
     return BatchRow(
@@ -197,7 +191,7 @@ def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
         finished_ms=_number(finished_ms),
         is_sealed=sealed is not None,
         allow_failures=allow == b"1",
-        plan=(plan[0] or b"") if plan else b"",
+        plan=plan or b"",
     )
 
 
@@ -216,7 +210,7 @@ def scan_members(
     return read("HSCAN", keys.of_batch(batch_id, role), cursor, "COUNT", SCAN_COUNT, parse=parse)
 
 
-_FIELDS: Final = ("created_ms", "total", "allow", "sealed", "cancelled_ms", "finished_ms")
+_FIELDS: Final = ("created_ms", "total", "allow", "sealed", "cancelled_ms", "finished_ms", "plan")
 
 
 def _read_opened(reply: list[bytes]) -> Opened:

@@ -8,7 +8,7 @@ import msgspec
 
 from delayq.core import clock
 from delayq.core.batch_info import BatchInfo
-from delayq.core.chain import BatchPlan, Chain, encode, id_of, places_of_members, read_plan, without_members
+from delayq.core.chain import BatchPlan, Chain, id_of, read_plan
 from delayq.core.display import shown
 from delayq.core.errors import (
     BatchNotFound,
@@ -23,7 +23,7 @@ from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_batch_id
 from delayq.redis.batch_cancel import note_members
-from delayq.redis.batch_duties import MEMBERS_PER_CALL, BatchDuties
+from delayq.redis.batch_duties import BatchDuties
 from delayq.redis.calls import batches as calls
 from delayq.redis.calls import inspect
 from delayq.redis.calls import jobs as job_calls
@@ -55,7 +55,7 @@ class BatchOperations:
         Raises InvalidInput.
         """
         check_batch_id(id)
-        values = await self._session.executor.run_all(calls.read_batch(self._session.keys, id, with_plan=True))
+        values = await self._session.executor.run_all(calls.read_batch(self._session.keys, id))
         return _info(id, [value_of(value) for value in values])
 
     async def require(self, id: str) -> BatchInfo:
@@ -71,7 +71,7 @@ class BatchOperations:
         keys, executor = self._session.keys, self._session.executor
         while True:
             ids = await executor.run(calls.newest_batches(keys, limit))
-            reads = [call for batch_id in ids for call in calls.read_batch(keys, batch_id, with_plan=True)]
+            reads = [call for batch_id in ids for call in calls.read_batch(keys, batch_id)]
             values = [value_of(value) for value in await executor.run_all(reads)] if reads else []
             size = len(reads) // len(ids) if ids else 0
             infos = [_info(batch_id, values[n * size : (n + 1) * size]) for n, batch_id in enumerate(ids)]
@@ -154,7 +154,7 @@ class BatchOperations:
         if session.create_storage is not None:
             session.create_storage()
         await self._duties.enlist(plan.id, int(clock.time() * 1000))
-        pending = await self._open(plan, encode(without_members(plan)))
+        pending = await self._open(plan, is_new=True)
         await self._catch_up(plan.id)
         await self._send_members(plan, pending, f"{plan.id}.member")
         return await self.require(plan.id)
@@ -162,37 +162,19 @@ class BatchOperations:
     async def add(self, id: str, members: Sequence[Chain]) -> BatchInfo:
         """Add members to a running batch; see RunningBatch.add."""
         plan = BatchPlan(id, members=members)
-        pending = await self._open(plan, b"") if members else ()
+        pending = await self._open(plan, is_new=False) if members else ()
         if pending:
             await self._send_members(plan, pending, f"{id}.{id_of(members[0].links[0])}")
         return await self.require(id)
 
-    async def _open(self, plan: BatchPlan, stored: bytes) -> Collection[str]:
-        """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled.
-
-        `stored`: the plan as JSON; b'' = add members to an existing batch.
-        """
-        pending: set[str] = set()
-        members = places_of_members(plan)
-        for start in range(0, len(members), MEMBERS_PER_CALL):
-            page = members[start : start + MEMBERS_PER_CALL]
-            call = calls.open_batch(
-                self._session.keys,
-                plan.id,
-                plan=stored,
-                allow_failures=plan.allow_failures,
-                seal=bool(stored) and start + MEMBERS_PER_CALL >= len(members),
-                members=page,
-            )
-            opened = await self._session.executor.run(call)
-            if opened.answer == "unknown":
-                raise _not_found(plan.id)
-            if opened.answer == "finished":
-                raise Conflict(f"The batch {plan.id!r} has finished, so no members can be added.", field="id")
-            if opened.cancelled_ms is not None:
-                return ()
-            pending.update(member for (member, _), is_left in zip(page, opened.pending, strict=True) if is_left)
-        return pending
+    async def _open(self, plan: BatchPlan, *, is_new: bool) -> Collection[str]:
+        """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled."""
+        opened, pending = await self._duties.open(plan, is_new=is_new)
+        if opened.answer == "unknown":
+            raise _not_found(plan.id)
+        if opened.answer == "finished":
+            raise Conflict(f"The batch {plan.id!r} has finished, so no members can be added.", field="id")
+        return () if opened.cancelled_ms is not None else pending
 
     async def _send_members(self, plan: BatchPlan, pending: Collection[str], token: str) -> None:
         """Send the pending members. If the batch is cancelled in the meantime, stop.
