@@ -124,7 +124,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
     data = envelopes.encode_data(spec.data, options.max_payload)
     unique = None if spec.unique is None else lock_of(spec.unique, name, data)
-    hides = options.encrypt if spec.encrypted is None else check_encrypted(spec.encrypted)
+    hides = options.encrypt if spec.encrypted is None else check_bool("encrypted", spec.encrypted)
     envelope = Envelope(
         v=VERSION,
         id=job_id,
@@ -267,11 +267,11 @@ def check_tags(tags: object) -> list[str] | None:
     )
 
 
-def check_encrypted(encrypted: object) -> bool:
-    """Return the option `encrypted`; raises InvalidInput for another value than True and False."""
-    if isinstance(encrypted, bool):
-        return encrypted
-    raise InvalidInput(f"encrypted is {shown(encrypted)}.", hint="Use True or False.", field="encrypted")
+def check_bool(field: str, value: object) -> bool:
+    """Return `value` if it is True or False; raises InvalidInput otherwise."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidInput(f"{field} is {shown(value)}.", hint="Use True or False.", field=field)
 
 
 def _is_text(value: object) -> bool:

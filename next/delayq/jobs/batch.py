@@ -17,6 +17,7 @@ from delayq.core.chain import MAX_BATCH_IN_CHAIN, BatchPlan, Chain, Link, check_
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id, new_id
+from delayq.core.job_spec import check_bool
 from delayq.core.names import check_batch_id
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker, Member
@@ -133,10 +134,7 @@ class PendingBatch(AsLink):
         return Link(batch=self._plan_with(maker, batch_id or new_id()))
 
     def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan:
-        if not isinstance(self.allow_failures, bool):
-            raise InvalidInput(
-                f"allow_failures is {shown(self.allow_failures)}.", hint="Use True or False.", field="allow_failures"
-            )
+        check_bool("allow_failures", self.allow_failures)
         if not isinstance(self.name, str) or len(self.name) > 255:
             raise InvalidInput(f"name is {shown(self.name)}.", hint="Use a text of up to 255 characters.", field="name")
         members = chains_of_members(self.members, maker, [f"{batch_id}.{n}" for n in range(len(self.members))])

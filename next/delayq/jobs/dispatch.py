@@ -18,14 +18,15 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.declared import with_options
+from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
-from delayq.core.job_spec import JobSpec
+from delayq.core.job_spec import JobSpec, check_bool
 from delayq.core.names import check_job_name
 from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, is_instant
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
-from delayq.jobs.options import JobOptions, Said, check_after_commit, check_said
+from delayq.jobs.options import JobOptions, Said, check_said
 from delayq.jobs.registry import registry
 from delayq.jobs.transactions import NOTHING_SAID, Commit, Waiting, session_to_wait_for, wait_for_commit
 from delayq.jobs.unsent import Unsent
@@ -278,7 +279,7 @@ def plan(job: Sendable, manager: Manager) -> Planned:
 def _commit_of(said: Said, options: JobOptions) -> Commit:
     after_commit = said.get("after_commit")
     if after_commit is not None:
-        check_after_commit(after_commit)
+        check_bool("after_commit", after_commit)
     return Commit(after_commit, said.get("within"), options.after_commit)
 
 
@@ -286,10 +287,14 @@ def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
     """Plan all jobs, so that every job is checked before the first one is sent."""
     manager = current_manager()
     planned = []
-    for job in jobs:
+    if isinstance(jobs, Sendable) or not isinstance(jobs, Iterable):
+        raise InvalidInput(
+            f"jobs is {shown(jobs)}, and not a list of jobs.", hint="Use dispatch_many([A(), B()]).", field="jobs"
+        )
+    for position, job in enumerate(jobs):
         if not isinstance(job, Sendable):
             raise InvalidInput(
-                f"dispatch_many was given a {type(job).__name__}, which is not a job.",
+                f"jobs[{position}] is {shown(job)}, which is not a job.",
                 hint="Give jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
                 field="jobs",
             )

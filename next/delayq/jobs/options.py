@@ -18,7 +18,7 @@ from delayq.core.backoff import Backoff, BackoffSpec, parse_backoff
 from delayq.core.declared import SendOptions
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
-from delayq.core.job_spec import Limit, check_encrypted, check_tags, check_whole_number
+from delayq.core.job_spec import Limit, check_bool, check_tags, check_whole_number
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
@@ -155,13 +155,6 @@ def check_said(said: Mapping[str, Any], *, job_name: str) -> None:
             )
 
 
-def check_after_commit(value: object) -> bool:
-    """Return the option `after_commit`; raises InvalidInput for another value than True and False."""
-    if isinstance(value, bool):
-        return value
-    raise InvalidInput(f"after_commit is {shown(value)}.", hint="Use True or False.", field="after_commit")
-
-
 def _read(read: Any, value: Any, option: str, job_name: str) -> Any:
     try:
         return read(value)
@@ -223,13 +216,13 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "retry_until": ("retry_until", _read_limit("retry_until")),
     "tags": ("tags", check_tags),
     "unique": ("unique", check_unique),
-    "encrypted": ("encrypted", check_encrypted),
+    "encrypted": ("encrypted", lambda value: check_bool("encrypted", value)),
     "tries": ("tries", lambda value: check_whole_number("tries", value, least=0)),
     "backoff": ("backoff", parse_backoff),
     "timeout": ("timeout_ms", lambda value: duration_ms(value, field="timeout")),
     "on_timeout": ("on_timeout", _read_on_timeout),
     "max_exceptions": ("max_exceptions", lambda value: check_whole_number("max_exceptions", value, least=1)),
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
-    "after_commit": ("after_commit", check_after_commit),
+    "after_commit": ("after_commit", lambda value: check_bool("after_commit", value)),
     "middleware": ("middleware", check_middleware),
 }

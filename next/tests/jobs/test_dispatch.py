@@ -163,8 +163,10 @@ def test_many_are_sent_in_their_order_to_where_each_goes(sent: DelayQ) -> None:
     ]
     again = asyncio.run(adispatch_many([CloseOrder(order_id=1), Vetoed()]))
     assert [ref.outcome for ref in again] == ["created", "vetoed"]
-    with pytest.raises(InvalidInput, match="given a int, which is not a job"):
+    with pytest.raises(InvalidInput, match=r"jobs\[1\] is 3, which is not a job"):
         dispatch_many([CloseOrder(order_id=1), 3])  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match="and not a list of jobs"):
+        dispatch_many(CloseOrder(order_id=1))  # type: ignore[arg-type]
 
 
 def test_nothing_is_sent_when_one_of_many_is_wrong(sent: DelayQ) -> None:
