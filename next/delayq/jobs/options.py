@@ -10,7 +10,7 @@ The first of these sources that has a value is used:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self, TypedDict, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from delayq.core.declared import SendOptions
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import Limit, check_tags, check_whole_number
+from delayq.core.models import OnMissing
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
@@ -44,6 +45,7 @@ class Declared(TypedDict, total=False):
     tags: Sequence[str] | None
     unique: str | Unique | None
     middleware: Sequence[AnyMiddleware] | None
+    on_missing: OnMissing | None
 
 
 class ClassDeclared(Declared, total=False):
@@ -83,6 +85,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
       5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
+    * `on_missing` applies when a worker loads a model that does not exist. The default is "fail".
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """
@@ -101,6 +104,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_exceptions: int | None = None
     retention_ms: int | None = None
     middleware: Sequence[AnyMiddleware] = ()
+    on_missing: OnMissing | None = None
 
     def policy(self, standard: Policy) -> Policy:
         """Return `standard` with the declared values in place of its own."""
@@ -162,6 +166,13 @@ def _read_on_timeout(value: Any) -> OnTimeout:
     return word
 
 
+def _read_on_missing(value: Any) -> OnMissing:
+    if value not in get_args(OnMissing):
+        raise InvalidInput(f"on_missing is {shown(value)}.", hint="Use 'fail' or 'discard'.", field="on_missing")
+    word: OnMissing = value
+    return word
+
+
 def _read_limit(field: str) -> Any:
     """Return a function that checks a duration or a point in time. Only a dispatch checks the limit of ten years."""
 
@@ -214,4 +225,5 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "max_exceptions": ("max_exceptions", lambda value: check_whole_number("max_exceptions", value, least=1)),
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
     "middleware": ("middleware", check_middleware),
+    "on_missing": ("on_missing", _read_on_missing),
 }
