@@ -20,8 +20,8 @@ _Wanted = Sequence[tuple[type, ModelRef]]
 class DjangoModels:
     """Loads models of Django. It is used without a call of `use_models`.
 
-    Rows are read by `_base_manager`, so that a default manager that hides rows has no effect. The database is the one
-    to which the router writes the model, as it was when the job was dispatched.
+    Rows are read by `_base_manager`, so that a default manager that hides rows has no effect. The database is
+    the write database of the object, as the routers gave it at the dispatch.
     """
 
     def name_of(self, kind: type) -> str | None:
@@ -64,7 +64,7 @@ class DjangoModels:
 
     @asynccontextmanager
     async def aload(self, wanted: _Wanted) -> AsyncIterator[Sequence[Any]]:
-        """Load objects in the thread in which Django runs the queries of this task."""
+        """Load objects in the thread that Django uses for the queries of this task."""
         yield await sync_to_async(_find)(wanted)
 
 

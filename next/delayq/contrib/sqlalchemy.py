@@ -9,15 +9,17 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapper, Session
 
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.models import ModelRef
+
+if TYPE_CHECKING:  # importing this may need greenlet
+    from sqlalchemy.ext.asyncio import AsyncSession
 
 _AT_ONCE: Final = 500
 """How many keys one query has at most. Databases limit the number of parameters."""
@@ -32,7 +34,7 @@ class SQLAlchemyModels:
       SQLAlchemy returns this session in the handler.
     * `async_sessions`: makes the session of an async handler, such as `async_sessionmaker(engine)`.
 
-    The session is closed after each attempt, and what the handler has not committed is rolled back. With
+    The session is closed after each attempt, and changes that the handler has not committed are rolled back. With
     `sessionmaker(engine).begin`, the session is committed when the handler returns, and rolled back when it raises.
     """
 
@@ -40,7 +42,7 @@ class SQLAlchemyModels:
         self,
         sessions: Callable[[], AbstractContextManager[Session]] | None = None,
         *,
-        async_sessions: Callable[[], AbstractAsyncContextManager[AsyncSession]] | None = None,
+        async_sessions: "Callable[[], AbstractAsyncContextManager[AsyncSession]] | None" = None,
     ) -> None:
         self._sessions = sessions
         self._async_sessions = async_sessions

@@ -11,7 +11,7 @@ FAIL: Final[OnMissing] = "fail"
 
 
 class ModelRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a job carries for a model: {"model": "shop.Order", "key": 42}.
+    """The reference to a model in a payload: {"model": "shop.Order", "key": 42}.
 
     * `model`: the name of the class.
     * `key`: the primary key. A UUID is sent as text.

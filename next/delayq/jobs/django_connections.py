@@ -25,7 +25,7 @@ class Handlers(Protocol):
 def handlers_of_child(registry: Registry) -> Handlers:
     """Return the handlers that a new child process calls.
 
-    In a process that has configured Django, close all connections, which are copies of those of the parent.
+    If Django is configured, close all connections first, because the child inherited them from its parent.
     """
     if not _uses_django():
         return registry

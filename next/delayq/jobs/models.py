@@ -41,7 +41,7 @@ class Models(Protocol):
     """
 
     def name_of(self, kind: type) -> str | None:
-        """Return the name of a class, such as "shop.Order", or None if it is no model of this library.
+        """Return the name of a class, such as "shop.Order", or None for a class that is not a model of this library.
 
         Raises InvalidInput for a model that cannot be sent, such as one whose key has several columns.
         """
@@ -167,7 +167,7 @@ class ModelLoader:
 
 
 def model_field(name: str, annotation: Any, *, job_name: str) -> ModelField | None:
-    """Return the field of an annotation such as Order, Order | None or list[Order]; None = it is no model.
+    """Return the field of an annotation such as Order, Order | None or list[Order]; None = it is not a model.
 
     Raises InvalidInput for a model that cannot be sent.
     """
@@ -205,10 +205,20 @@ def refs_by_type(data: Any, fields: Mapping[str, ModelField], *, job_name: str) 
     replaced = refs_of(fields, data, job_name=job_name)
     for name in data.keys() - fields.keys():
         try:
-            replaced[name] = _plain_refs(data[name])
+            replaced[name] = plain_refs(data[name])
         except InvalidInput as error:
             raise _named(error, name, job_name) from None
     return replaced
+
+
+def plain_refs(value: Any) -> Any:
+    """Return a value with references in place of a model, or of the models in a list. Raises InvalidInput."""
+    if isinstance(value, list):
+        return [plain_refs(one) if not isinstance(one, list) else one for one in value]
+    for models in _in_use():
+        if model := models.name_of(type(value)):
+            return _ref_of(value, models, model)
+    return value
 
 
 def is_model(kind: Any) -> bool:
@@ -270,15 +280,6 @@ def _ref_of(value: Any, models: Models, model: str) -> ModelRef:
             f"The key of {model} is {shown(key)}.", hint="Keys can be int, str or UUID. Send the key in a plain field."
         )
     return ModelRef(model, key, database)
-
-
-def _plain_refs(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain_refs(one) if not isinstance(one, list) else one for one in value]
-    for models in _in_use():
-        if model := models.name_of(type(value)):
-            return _ref_of(value, models, model)
-    return value
 
 
 def _refs_in(value: Any) -> list[ModelRef]:

@@ -11,7 +11,7 @@ from delayq.jobs.handlers import Handler, as_coroutine
 
 
 class WrappedHandler:
-    """A handler around another one. Derived classes define `call_after`; all else is that of the inner handler."""
+    """A handler around another one. Derived classes define `call_after`; the other members are copied."""
 
     def __init__(self, handler: Handler) -> None:
         self.name = handler.name

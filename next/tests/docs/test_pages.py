@@ -25,6 +25,7 @@ PAGES = (
     "batches",
     "middleware",
     "limits",
+    "models",
     "cancel",
     "retries",
     "operations",

@@ -1,6 +1,7 @@
 """Models of SQLAlchemy and of other libraries as fields: what is sent, and what a handler gets."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -32,6 +33,7 @@ from delayq import (
 from delayq.contrib.sqlalchemy import SQLAlchemyModels
 from delayq.core.outcome import Done, GiveUp
 from delayq.jobs import models
+from delayq.jobs.limits import _key_of
 from delayq.jobs.local_run import Ran, arun, run
 from delayq.jobs.models import Wanted
 from tests.jobs.support import payload_of
@@ -300,6 +302,21 @@ def test_models_are_loaded_before_middleware_and_for_the_object_of_a_class(sessi
 
     ran("models.middleware", {"order": ref(42)})
     assert seen == [("made", Order), ("middleware", 42, 42), ("handler", 42, "a-1")]
+
+
+def test_a_model_as_the_key_of_a_limit_counts_by_its_key(session: Session) -> None:
+    keys: list[str] = []
+
+    class Notes:
+        def handle(self, running: RunningJob, next: Next) -> None:
+            keys.append(_key_of(["order"], running))
+
+    @job("models.limited", middleware=[Notes()])
+    def limited(order: Order) -> None: ...
+
+    for key in (42, 42, 43):
+        ran("models.limited", {"order": ref(key)})
+    assert keys == [json.dumps(ref(key), separators=(",", ":")) for key in (42, 42, 43)]
 
 
 def test_the_hook_failed_gets_loaded_models_or_their_references(session: Session) -> None:
