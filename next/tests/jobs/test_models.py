@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -13,7 +16,7 @@ import msgspec
 import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import async_object_session, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session, object_session, sessionmaker
+from sqlalchemy.orm import Session, object_session, scoped_session, sessionmaker
 
 from delayq import (
     ConfigError,
@@ -506,3 +509,43 @@ def test_a_method_gets_the_reference(session: Session, manager: Any) -> None:
 
     _by_name("models.Mailer@send", {"order": session.get_one(Order, 42)}).dispatch_sync()
     assert seen == [{"order": ref(42)}]
+
+
+def test_a_program_that_is_run_as_a_file_sends_the_name_that_its_worker_knows(tmp_path: Path) -> None:
+    program = """
+import sys
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from delayq.contrib.sqlalchemy import SQLAlchemyModels
+
+class Base(DeclarativeBase):
+    pass
+
+class Order(Base):
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+print(SQLAlchemyModels().name_of(Order))
+"""
+    (tmp_path / "shop.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for words in (["shop.py"], ["-m", "shop"], ["-c", "import shop"]):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "shop.Order\n"
+
+
+def test_a_scoped_session_is_that_of_the_handler(engine: Engine) -> None:
+    sessions = scoped_session(sessionmaker(engine))
+    use_models(SQLAlchemyModels(sessions))
+
+    @job("models.scoped")
+    def scoped(order: Order) -> None:
+        assert object_session(order) is sessions()
+        order.state = "closed"
+        sessions.commit()
+
+    assert ran("models.scoped", {"order": ref(42)}).error is None
+    with Session(engine) as session:
+        assert session.get_one(Order, 42).state == "closed"
+    sessions.remove()
