@@ -10,14 +10,9 @@ known; `use_models` adds other libraries.
 """
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
 )
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
@@ -25,10 +20,9 @@ from uuid import UUID
 
 import msgspec
 
-from delayq.core.control_flow import Discard, Fail
 from delayq.core.display import shown
-from delayq.core.errors import ConfigError, InvalidInput, ModelMissing
-from delayq.core.models import FAIL, ModelRef, OnMissing
+from delayq.core.errors import InvalidInput
+from delayq.core.models import ModelRef
 
 Wanted = Sequence[tuple[type, ModelRef]]
 """The models to load: for each one, the class of the field and the reference that the job carries."""
@@ -83,87 +77,7 @@ class ModelField(msgspec.Struct, frozen=True):
             return value
         if not isinstance(value, self.kind):
             raise InvalidInput(f"{shown(value)} is not a model {self.model}.", hint="Send an object of this class.")
-        return _ref_of(value, _known(self.kind), self.model)
-
-
-class ModelLoader:
-    """Replaces the references in the payload of one job name by models."""
-
-    def __init__(self, fields: Mapping[str, ModelField], *, job_name: str, on_missing: OnMissing | None) -> None:
-        self._fields = fields
-        self._job_name = job_name
-        self._on_missing = on_missing or FAIL
-
-    @contextmanager
-    def loaded(self, job: dict[str, Any]) -> Iterator[None]:
-        """Load the models of a job into `job`. They are usable until the end of the context.
-
-        Raises Fail or Discard if a model is missing, ConfigError if the models of this library cannot be loaded, and
-        msgspec.ValidationError if the job carries another model.
-        """
-        with ExitStack() as stack:
-            found: dict[ModelRef, Any] = {}
-            for models, wanted in self._wanted(job):
-                _note(found, wanted, stack.enter_context(models.load(wanted)))
-            self._place(job, found)
-            yield
-
-    @asynccontextmanager
-    async def aloaded(self, job: dict[str, Any]) -> AsyncIterator[None]:
-        """Load the models of a job whose handler is async; see `loaded`."""
-        async with AsyncExitStack() as stack:
-            found: dict[ModelRef, Any] = {}
-            for models, wanted in self._wanted(job):
-                _note(found, wanted, await stack.enter_async_context(self._aload(models, wanted)))
-            self._place(job, found)
-            yield
-
-    def _wanted(self, job: dict[str, Any]) -> list[tuple[Models, Wanted]]:
-        """Return the references in a job by library, each reference once."""
-        wanted: dict[int, tuple[Models, dict[ModelRef, type]]] = {}
-        for name, field in self._fields.items():
-            for ref in _refs_in(job[name]):
-                if ref.model != field.model:
-                    raise msgspec.ValidationError(f"Expected the model {field.model}, got {ref.model} - at `$.{name}`")
-                models = _known(field.kind)
-                wanted.setdefault(id(models), (models, {}))[1][ref] = field.kind
-        return [(models, [(kind, ref) for ref, kind in refs.items()]) for models, refs in wanted.values()]
-
-    def _aload(self, models: Models, wanted: Wanted) -> AbstractAsyncContextManager[Sequence[Any]]:
-        aload = getattr(models, "aload", None)
-        if aload is None:
-            raise ConfigError(
-                f"The handler of the job {self._job_name!r} is async, but {type(models).__name__} has no method "
-                "`aload`.",
-                hint="Add `aload`, or use a handler that is a plain function.",
-            )
-        loading: AbstractAsyncContextManager[Sequence[Any]] = aload(wanted)
-        return loading
-
-    def _place(self, job: dict[str, Any], found: Mapping[ModelRef, Any]) -> None:
-        for name in self._fields:
-            missing = [ref for ref in _refs_in(job[name]) if found.get(ref) is None]
-            if missing:
-                raise self._missing(name, missing)
-        for name in self._fields:
-            value = job[name]
-            if isinstance(value, ModelRef):
-                job[name] = found[value]
-            elif isinstance(value, list):
-                job[name] = [found[one] if isinstance(one, ModelRef) else one for one in value]
-
-    def _missing(self, name: str, missing: Sequence[ModelRef]) -> Fail | Discard:
-        keys = ", ".join(shown(ref.key) for ref in missing[:5]) + (" and others" if len(missing) > 5 else "")
-        what = f"there is no {missing[0].model} with the key{'s' * (len(missing) > 1)} {keys}"
-        if self._on_missing == "discard":
-            return Discard(what)
-        return Fail(
-            ModelMissing(
-                f"The field {name!r} of {self._job_name!r} cannot be loaded: {what}.",
-                hint="Dispatch a job after the row is committed. Declare on_missing='discard' if a row may be deleted.",
-                field=name,
-            )
-        )
+        return _ref_of(value, models_of(self.kind), self.model)
 
 
 def model_field(name: str, annotation: Any, *, job_name: str) -> ModelField | None:
@@ -221,6 +135,11 @@ def plain_refs(value: Any) -> Any:
     return value
 
 
+def models_of(kind: type) -> Models:
+    """Return the library of a class of models."""
+    return next(models for models in _in_use() if models.name_of(kind) is not None)
+
+
 def is_model(kind: Any) -> bool:
     """Return True for a class of models."""
     return any(_name_of(models, kind) is not None for models in _in_use())
@@ -261,10 +180,6 @@ def _in_use() -> list[Models]:
     return [*_used, *_built_in.values()]
 
 
-def _known(kind: type) -> Models:
-    return next(models for models in _in_use() if models.name_of(kind) is not None)
-
-
 def _name_of(models: Models, kind: Any) -> str | None:
     return models.name_of(kind) if isinstance(kind, type) else None
 
@@ -280,14 +195,6 @@ def _ref_of(value: Any, models: Models, model: str) -> ModelRef:
             f"The key of {model} is {shown(key)}.", hint="Keys can be int, str or UUID. Send the key in a plain field."
         )
     return ModelRef(model, key, database)
-
-
-def _refs_in(value: Any) -> list[ModelRef]:
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ModelRef)]
-
-
-def _note(found: dict[ModelRef, Any], wanted: Wanted, models: Sequence[Any]) -> None:
-    found.update((ref, model) for (_, ref), model in zip(wanted, models, strict=True))
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

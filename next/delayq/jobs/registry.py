@@ -11,7 +11,7 @@ from delayq.core.names import check_job_name
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
 from delayq.jobs.middleware import AnyMiddleware, check_fits, check_middleware
 from delayq.jobs.middleware_stack import HandlerWithMiddleware
-from delayq.jobs.models import ModelLoader
+from delayq.jobs.model_loader import ModelLoader
 from delayq.jobs.options import JobOptions
 from delayq.jobs.wrapped import HandlerInside
 
