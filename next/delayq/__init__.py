@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from delayq.core.errors import JobNotFound as JobNotFound
     from delayq.core.errors import JobRunning as JobRunning
     from delayq.core.errors import LimitNotFound as LimitNotFound
+    from delayq.core.errors import ModelMissing as ModelMissing
     from delayq.core.errors import NotConfirmed as NotConfirmed
     from delayq.core.errors import NotDecrypted as NotDecrypted
     from delayq.core.errors import OutcomeUnknown as OutcomeUnknown
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.limits import LimitInfo as LimitInfo
     from delayq.core.limits import RateLimit as RateLimit
+    from delayq.core.models import ModelRef as ModelRef
+    from delayq.core.models import OnMissing as OnMissing
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -99,6 +102,8 @@ if TYPE_CHECKING:
     from delayq.jobs.middleware import Middleware as Middleware
     from delayq.jobs.middleware import Next as Next
     from delayq.jobs.middleware import RunningJob as RunningJob
+    from delayq.jobs.models import Models as Models
+    from delayq.jobs.models import use_models as use_models
     from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.jobs.transactions import within as within
     from delayq.manager import Manager as Manager
@@ -113,13 +118,15 @@ _MODULES: Final = {
     "core.batch_info": "BatchInfo",
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound CommittedUnsent ConfigError Conflict "
     "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
-    "LimitNotFound NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
+    "LimitNotFound ModelMissing NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound "
+    "ResultLost",
     "core.events": "WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
     "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut LimitReached Retry Snooze WorkerShutdown",
     "core.limits": "LimitInfo RateLimit",
+    "core.models": "ModelRef OnMissing",
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
@@ -134,6 +141,7 @@ _MODULES: Final = {
     "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
+    "jobs.models": "Models use_models",
     "jobs.registry": "use_middleware",
     "jobs.transactions": "within",
     "manager": "Manager current_manager set_manager using_manager",

@@ -1,1 +1,1 @@
-"""Adapters to libraries that an application may use. They are imported only in programs that use these libraries."""
+"""Support for libraries that an application may use with delayq. delayq itself does not need these libraries."""

@@ -26,6 +26,7 @@ from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, is_instant
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
+from delayq.jobs.models import refs_by_type
 from delayq.jobs.options import JobOptions, Said, check_said
 from delayq.jobs.registry import registry
 from delayq.jobs.transactions import NOTHING_SAID, Commit, Waiting, session_to_wait_for, wait_for_commit
@@ -338,5 +339,8 @@ class _ByName(Sendable):
 def _by_name(name: str, data: Any) -> Sendable:
     checked = check_job_name(name)
     limit = current_manager().settings.max_payload
-    options = registry.options_of(checked) or JobOptions()
-    return _ByName(Message(checked, lambda: envelopes.encode_data(data, limit), options))
+    handler = registry.find(checked)
+    options, fields = (JobOptions(), {}) if handler is None else (handler.options, handler.model_fields)
+    return _ByName(
+        Message(checked, lambda: envelopes.encode_data(refs_by_type(data, fields, job_name=checked), limit), options)
+    )

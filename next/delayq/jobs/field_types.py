@@ -9,6 +9,7 @@ from typing import Any, Final, get_origin
 import msgspec
 from msgspec import inspect
 
+from delayq.jobs import models
 from delayq.jobs.codecs import is_model, read_value
 
 _AS_KEYS: Final = (
@@ -38,6 +39,10 @@ def check_sendable(kind: Any) -> None:
 
 def _fault_of(part: Any) -> str:
     """Return why a type cannot be sent, without the types inside it; '' = it can."""
+    if isinstance(part, inspect.CustomType | inspect.DataclassType) and models.is_model(part.cls):
+        return (
+            f"{_name_of(part.cls)!r} is a model, and a field can only be a model, a model or None, or a list of models"
+        )
     if isinstance(part, inspect.CustomType) and not is_model(part.cls):
         return f"Type {_name_of(part.cls)!r} is not supported"
     if isinstance(part, inspect.ExtType):

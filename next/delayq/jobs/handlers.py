@@ -6,7 +6,7 @@ this result to `failed`. The handler of job classes is in job.py.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
 from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
 
@@ -15,6 +15,7 @@ import msgspec
 from delayq.core.errors import InvalidInput
 from delayq.core.outcome import Policy
 from delayq.jobs.context import JobContext
+from delayq.jobs.models import ModelField
 from delayq.jobs.options import JobOptions
 from delayq.jobs.payload import Field, Payload
 
@@ -34,6 +35,7 @@ class Handler(Protocol):
     * `wants_context`: `call` needs the context.
     * `has_failed_hook`: the application has a `failed` hook for these jobs.
     * `has_middleware`: the job class has a method `middleware`.
+    * `model_fields`: the fields whose values are models, by name.
     * `origin`: the module and qualified name of the declared function, class or method.
     """
 
@@ -43,6 +45,7 @@ class Handler(Protocol):
     wants_context: bool
     has_failed_hook: bool
     has_middleware: bool
+    model_fields: Mapping[str, ModelField]
     origin: str
 
     def policy(self, standard: Policy) -> Policy:
@@ -84,6 +87,7 @@ class FunctionHandler:
         self.context_name, fields = _parameters(function)
         self.wants_context = self.context_name != ""
         self.payload = Payload(name, fields)
+        self.model_fields = self.payload.model_fields
         self.policy = options.policy
         self.read = self.payload.read
         self._function = function
@@ -117,6 +121,7 @@ class MethodHandler:
         self.origin = f"{origin_of(kind)}.{method}"
         self.is_async = inspect.iscoroutinefunction(getattr(kind, method))
         self.has_failed_hook = callable(getattr(kind, "failed", None))
+        self.model_fields: Mapping[str, ModelField] = {}
         self.policy = options.policy
         self._kind = kind
         self._method = method

@@ -43,9 +43,9 @@ class Job(Sendable):
 
     The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
     `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
-    `max_exceptions`, `retention`, `tags`, `unique` and `middleware` (a list of objects with a method
-    `handle(job, next)`). JobSpec explains the others. Options of a dispatch override declared options. Raises
-    InvalidInput for an option or field that cannot be used.
+    `max_exceptions`, `retention`, `tags`, `unique`, `middleware` (a list of objects with a method `handle(job, next)`)
+    and `on_missing` ("fail" or "discard", see OnMissing). JobSpec explains the others. Options of a dispatch override
+    declared options. Raises InvalidInput for an option or field that cannot be used.
 
         class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
             order_id: int
@@ -196,6 +196,7 @@ class ClassHandler:
         self._kind = kind
         self._fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
         self._payload = Payload(self.name, _fields_of(kind))
+        self.model_fields = self._payload.model_fields
         self._takes_context = _takes_context(kind, handle)
         self.read = self._payload.read
 

@@ -20,6 +20,7 @@ from delayq.core.limits import RateLimit, check_key, check_limit, check_limit_na
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.context import JobContext
 from delayq.jobs.middleware import CheckedMiddleware, Next, RunningJob
+from delayq.jobs.models import plain_refs
 from delayq.manager import current_manager
 
 logger: Final = logging.getLogger("delayq.jobs")
@@ -294,7 +295,7 @@ def _key_of(key: LimitKey | None, job: RunningJob) -> str:
                 f"The function of the limit key returned {shown(found)}.", hint="Return a text.", field="key"
             )
         return key_of_text(found)
-    return key_of_text(_text_of([_member(job.data, name) for name in key]))
+    return key_of_text(_text_of([plain_refs(_member(job.data, name)) for name in key]))
 
 
 def _member(data: Any, name: str) -> Any:

@@ -1,39 +1,22 @@
 """Runs a handler inside its middleware."""
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from delayq.core.outcome import Policy
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine
+from delayq.jobs.handlers import Handler
 from delayq.jobs.middleware import AnyMiddleware, RunningJob, check_fits, check_middleware
+from delayq.jobs.wrapped import WrappedHandler, finished
 
 
-class HandlerWithMiddleware:
+class HandlerWithMiddleware(WrappedHandler):
     """A handler with middleware around it. The other methods are those of the handler."""
 
-    wants_context = True
-
     def __init__(self, handler: Handler, middleware: Sequence[AnyMiddleware]) -> None:
-        self.name = handler.name
-        self.options = handler.options
-        self.is_async = handler.is_async
-        self.has_failed_hook = handler.has_failed_hook
-        self.has_middleware = handler.has_middleware
-        self.origin = handler.origin
-        self.policy: Callable[[Policy], Policy] = handler.policy
-        self.read = handler.read
-        self.failed = handler.failed
-        self.instance = handler.instance
-        self.call_on = handler.call_on
-        self._handler = handler
+        super().__init__(handler)
+        self.wants_context = True
         self._middleware = tuple(middleware)
-
-    def call(self, job: Any, context: JobContext | None) -> Any:
-        """Run the job inside its middleware."""
-        return self.call_after(job, context, None)
 
     def call_after(self, job: Any, context: JobContext | None, before: Callable[[], None] | None) -> Any:
         """Run the job inside its middleware. `before` is called after all middleware, right before the handler."""
@@ -53,9 +36,7 @@ def _run(
         return middleware[0].handle(job, lambda passed: _run(middleware[1:], passed, handler, before))
     if before is not None:
         before()
-    result = handler()
-    # A decorator can hide a coroutine function. Its coroutine must run before the middleware goes on.
-    return asyncio.run(as_coroutine(result)) if inspect.isawaitable(result) else result
+    return finished(handler())
 
 
 async def _run_async(

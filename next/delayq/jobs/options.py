@@ -10,7 +10,7 @@ The first of these sources that has a value is used:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self, TypedDict, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from delayq.core.declared import SendOptions
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
 from delayq.core.job_spec import Limit, check_bool, check_tags, check_whole_number
+from delayq.core.models import OnMissing
 from delayq.core.names import check_job_name, check_queue
 from delayq.core.outcome import OnTimeout, Policy
 from delayq.core.states import OnConflict
@@ -46,6 +47,7 @@ class Declared(TypedDict, total=False):
     after_commit: bool | None
     encrypted: bool | None
     middleware: Sequence[AnyMiddleware] | None
+    on_missing: OnMissing | None
 
 
 class ClassDeclared(Declared, total=False):
@@ -89,6 +91,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
     * `after_commit`: a dispatch sends the job after the commit of a database transaction; see `within`.
+    * `on_missing` applies when a worker loads a model that does not exist. The default is "fail".
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
     """
@@ -109,6 +112,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int | None = None
     after_commit: bool | None = None
     middleware: Sequence[AnyMiddleware] = ()
+    on_missing: OnMissing | None = None
 
     def policy(self, standard: Policy) -> Policy:
         """Return `standard` with the declared values in place of its own."""
@@ -171,6 +175,13 @@ def _read_on_timeout(value: Any) -> OnTimeout:
     return word
 
 
+def _read_on_missing(value: Any) -> OnMissing:
+    if value not in get_args(OnMissing):
+        raise InvalidInput(f"on_missing is {shown(value)}.", hint="Use 'fail' or 'discard'.", field="on_missing")
+    word: OnMissing = value
+    return word
+
+
 def _read_limit(field: str) -> Any:
     """Return a function that checks a duration or a point in time. Only a dispatch checks the limit of ten years."""
 
@@ -225,4 +236,5 @@ _READERS: Final[Mapping[str, tuple[str, Any]]] = {
     "retention": ("retention_ms", lambda value: duration_ms(value, field="retention")),
     "after_commit": ("after_commit", lambda value: check_bool("after_commit", value)),
     "middleware": ("middleware", check_middleware),
+    "on_missing": ("on_missing", _read_on_missing),
 }

@@ -17,6 +17,7 @@ from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.codecs import read_value, write_value
 from delayq.jobs.equality import comes_back_as, first_difference
 from delayq.jobs.field_types import check_sendable
+from delayq.jobs.models import ModelField, model_field, refs_of
 
 _PLAIN: Final = (int, str, bool, float)
 _UNWRITABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError)
@@ -31,10 +32,21 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Payload:
-    """The fields of one job. Raises InvalidInput for a field whose type cannot be sent as JSON."""
+    """The fields of one job. Raises InvalidInput for a field whose type cannot be sent as JSON.
+
+    `model_fields`: the fields whose values are models, by name. JSON has references for them, and so has a payload that
+    `read` returns.
+    """
 
     def __init__(self, job_name: str, fields: Sequence[Field]) -> None:
         self._job_name = job_name
+        self.model_fields: Mapping[str, ModelField] = {
+            field.name: found
+            for field in fields
+            if (found := model_field(field.name, field.kind, job_name=job_name)) is not None
+        }
+        if self.model_fields:
+            fields = [self._as_sent(field) for field in fields]
         self._kinds = {field.name: field.kind for field in fields}
         self._shape = self._make_shape(fields)
         self._decode = msgspec.json.Decoder(self._shape, dec_hook=read_value).decode
@@ -61,6 +73,8 @@ class Payload:
 
         InvalidInput names the first field that a worker would read as another value.
         """
+        if self.model_fields:
+            values = refs_of(self.model_fields, values, job_name=self._job_name)
         try:
             raw = msgspec.Raw(self._encode(values))
             if all(_is_plain(value, self._kinds.get(name)) for name, value in values.items()):
@@ -72,6 +86,10 @@ class Payload:
             if not comes_back_as(value, back[name]):
                 raise self._changed(name, *first_difference(value, back[name]))
         return raw
+
+    def _as_sent(self, field: Field) -> Field:
+        found = self.model_fields.get(field.name)
+        return field if found is None else Field(field.name, found.wire, field.default)
 
     def _make_shape(self, fields: Sequence[Field]) -> type[msgspec.Struct]:
         members = [

@@ -11,7 +11,9 @@ from delayq.core.names import check_job_name
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
 from delayq.jobs.middleware import AnyMiddleware, check_fits, check_middleware
 from delayq.jobs.middleware_stack import HandlerWithMiddleware
+from delayq.jobs.model_loader import ModelLoader
 from delayq.jobs.options import JobOptions
+from delayq.jobs.wrapped import HandlerInside
 
 DEFAULT_METHOD: Final = "fire"
 
@@ -63,11 +65,11 @@ class Registry:
         declare(name, options.when_sent())
 
     def get(self, name: str) -> Handler:
-        """Return the handler of a name, inside its middleware; raises UnknownJob."""
+        """Return the handler of a name, inside its middleware and the loading of its models; raises UnknownJob."""
         try:
             return self._ready[name]
         except KeyError:
-            handler = self._ready[name] = self._with_middleware(self._find_handler(name))
+            handler = self._ready[name] = self._wrapped(self._find_handler(name))
             return handler
 
     def find(self, name: str) -> Handler | None:
@@ -106,12 +108,15 @@ class Registry:
             self._handlers[name] = self._handler_of_method(name)
         return self._handlers[name]
 
-    def _with_middleware(self, handler: Handler) -> Handler:
+    def _wrapped(self, handler: Handler) -> Handler:
         middleware = [*self._middleware, *handler.options.middleware]
-        if not middleware and not handler.has_middleware:
+        if middleware or handler.has_middleware:
+            _check_fits(middleware, handler)
+            handler = HandlerWithMiddleware(handler, middleware)
+        if not handler.model_fields:
             return handler
-        _check_fits(middleware, handler)
-        return HandlerWithMiddleware(handler, middleware)
+        loader = ModelLoader(handler.model_fields, job_name=handler.name, on_missing=handler.options.on_missing)
+        return HandlerInside(handler, loader.loaded, loader.aloaded)
 
     def _handler_of_method(self, name: str) -> Handler:
         class_name, _, method = name.partition("@")

@@ -30,9 +30,9 @@ from delayq.core.results import encode_result
 from delayq.core.shards import queue_of
 from delayq.core.unique import to_free_at_start
 from delayq.jobs.context import JobContext
+from delayq.jobs.django_connections import Handlers
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
-from delayq.jobs.middleware_stack import HandlerWithMiddleware
-from delayq.jobs.registry import Registry
+from delayq.jobs.wrapped import WrappedHandler
 from delayq.worker.attempt_log import log_end, log_failure, log_retry, logger
 from delayq.worker.shared_memory import Part
 
@@ -74,7 +74,7 @@ class Attempt(msgspec.Struct, gc=False):
             raise self.refusal.error
         if self.free_key is None:
             result = await self.handler.call(self.job, self.job_context)
-        elif isinstance(self.handler, HandlerWithMiddleware):
+        elif isinstance(self.handler, WrappedHandler):
             result = await self.handler.call_after(self.job, self.job_context, self.free_key)
         else:
             await asyncio.to_thread(self.free_key)
@@ -90,7 +90,7 @@ class Attempt(msgspec.Struct, gc=False):
             raise self.refusal.error
         if self.free_key is None:
             result = self.context.run(self.handler.call, self.job, self.job_context)
-        elif isinstance(self.handler, HandlerWithMiddleware):
+        elif isinstance(self.handler, WrappedHandler):
             result = self.context.run(self.handler.call_after, self.job, self.job_context, self.free_key)
         else:
             self.free_key()
@@ -131,7 +131,7 @@ class Attempts:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Handlers,
         *,
         now_ms: Callable[[], int],
         standard: Policy = _STANDARD,

@@ -11,6 +11,7 @@ from delayq.backends.protocol import Backend
 from delayq.core.events import WorkerStopping
 from delayq.core.options import Options
 from delayq.core.outcome import default_policy
+from delayq.jobs.django_connections import handlers_of_child
 from delayq.jobs.listeners import emit
 from delayq.jobs.registry import Registry
 from delayq.worker import log_context
@@ -56,9 +57,10 @@ def run_child(
 
     consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
     lease = when_reachable(consumer.open, waits_for_login=True)
+    handlers = handlers_of_child(registry)
     in_flight = InFlight(slots, threads=options.threads)
     attempts = Attempts(
-        registry,
+        handlers,
         now_ms=consumer.now_ms,
         standard=default_policy(defaults),
         unlock=consumer.unlock,

@@ -29,6 +29,7 @@ TITLES: Final = {
     "core.job_search": "Searches for jobs",
     "core.job_spec": "Specifications of jobs",
     "core.control_flow": "Outcomes and interruptions of handlers",
+    "core.models": "References to models",
     "core.states": "States and answers",
     "core.unique": "Unique jobs",
     "core.views": "Facts about jobs, queues and workers",
@@ -43,6 +44,7 @@ TITLES: Final = {
     "jobs.listeners": "Listeners",
     "jobs.local_run": "Jobs that run in this process",
     "jobs.middleware": "Own middleware",
+    "jobs.models": "Models as fields",
     "jobs.registry": "Middleware for all jobs",
     "jobs.transactions": "Database transactions",
     "manager": "Managers",
@@ -54,6 +56,7 @@ NOT_EXPORTED: Final = {
     "client": "redis.operations.operations.Operations",
     "jobs.batch": "client.Batches",
     "jobs.function": "jobs.function.JobFunction",
+    "jobs.models": "contrib.sqlalchemy.SQLAlchemyModels",
     "manager": "manager.Connection",
 }
 """Classes that `delayq` does not export, by the group that needs them: it returns their objects, or names them."""

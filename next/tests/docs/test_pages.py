@@ -27,6 +27,7 @@ PAGES = (
     "limits",
     "transactions",
     "encryption",
+    "models",
     "cancel",
     "retries",
     "testing",

@@ -1,12 +1,13 @@
 """Code of the application that raises after the handler: its job is settled, and its thread runs other jobs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from delayq.backends.values import Acked, Failed, Released, Settlement
 from delayq.jobs.function import job
+from delayq.jobs.models import ModelField
 from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import Registry
 from delayq.worker.attempt import Attempts
@@ -82,6 +83,7 @@ class Hooked:
     wants_context = False
     has_failed_hook = True
     has_middleware = False
+    model_fields: Mapping[str, ModelField] = {}
 
     def __init__(self, name: str, error: BaseException, *, is_async: bool) -> None:
         self.name = self.origin = name

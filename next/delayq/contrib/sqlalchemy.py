@@ -1,0 +1,123 @@
+"""Models of SQLAlchemy as fields of jobs.
+
+use_models(SQLAlchemyModels(sessionmaker(engine)))                                the handler commits
+use_models(SQLAlchemyModels(sessionmaker(engine).begin))                          delayq commits after the handler
+use_models(SQLAlchemyModels(async_sessions=async_sessionmaker(async_engine)))     for async handlers
+"""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import sqlalchemy
+from sqlalchemy.orm import Mapper, Session
+
+from delayq.core.errors import ConfigError, InvalidInput
+from delayq.core.models import ModelRef
+
+if TYPE_CHECKING:  # importing this may need greenlet
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+_AT_ONCE: Final = 500
+"""How many keys one query has at most. Databases limit the number of parameters."""
+
+_Wanted = Sequence[tuple[type, ModelRef]]
+
+
+class SQLAlchemyModels:
+    """Loads models of SQLAlchemy in a session that is open while the handler runs. Give it to `use_models`.
+
+    * `sessions`: makes the session of a plain handler, such as `sessionmaker(engine)`. `object_session(order)` of
+      SQLAlchemy returns this session in the handler.
+    * `async_sessions`: makes the session of an async handler, such as `async_sessionmaker(engine)`.
+
+    The session is closed after each attempt, and changes that the handler has not committed are rolled back. With
+    `sessionmaker(engine).begin`, the session is committed when the handler returns, and rolled back when it raises.
+    """
+
+    def __init__(
+        self,
+        sessions: Callable[[], AbstractContextManager[Session]] | None = None,
+        *,
+        async_sessions: "Callable[[], AbstractAsyncContextManager[AsyncSession]] | None" = None,
+    ) -> None:
+        self._sessions = sessions
+        self._async_sessions = async_sessions
+
+    def name_of(self, kind: type) -> str | None:
+        """Return the module and name of a mapped class, or None. Raises InvalidInput for a key of several columns."""
+        mapper: Any = sqlalchemy.inspect(kind, raiseerr=False)
+        if not isinstance(mapper, Mapper):
+            return None
+        name = f"{_module_of(kind)}.{kind.__qualname__}"
+        if len(mapper.primary_key) != 1:
+            raise InvalidInput(
+                f"The key of {name} has {len(mapper.primary_key)} columns.", hint="Send the key in plain fields."
+            )
+        return name
+
+    def key_of(self, model: Any) -> Any:
+        """Return the primary key of an object, without a query. Raises InvalidInput for an unsaved object."""
+        identity = sqlalchemy.inspect(model).identity
+        if identity is None:
+            raise InvalidInput(
+                f"This {type(model).__qualname__} was never saved, so it has no key.",
+                hint="Add it to a session and commit, then dispatch the job.",
+            )
+        return identity[0]
+
+    @contextmanager
+    def load(self, wanted: _Wanted) -> Iterator[Sequence[Any]]:
+        """Open a session and load objects, None for a missing row. Raises ConfigError without `sessions`."""
+        if self._sessions is None:
+            raise _not_set_up("sessions", "SQLAlchemyModels(sessionmaker(engine))")
+        with self._sessions() as session:
+            yield _in_order(wanted, [(kind, session.scalars(query).unique().all()) for kind, query in _queries(wanted)])
+
+    @asynccontextmanager
+    async def aload(self, wanted: _Wanted) -> AsyncIterator[Sequence[Any]]:
+        """Open an async session and load objects; see `load`."""
+        if self._async_sessions is None:
+            raise _not_set_up("async sessions", "SQLAlchemyModels(async_sessions=async_sessionmaker(engine))")
+        async with self._async_sessions() as session:
+            found = [(kind, (await session.scalars(query)).unique().all()) for kind, query in _queries(wanted)]
+            yield _in_order(wanted, found)
+
+
+def _queries(wanted: _Wanted) -> Iterator[tuple[type, Any]]:
+    for kind in dict.fromkeys(kind for kind, _ in wanted):
+        mapper: Mapper[Any] = sqlalchemy.inspect(kind)
+        column = mapper.primary_key[0]
+        keys = [_typed(column, ref.key) for other, ref in wanted if other is kind]
+        for start in range(0, len(keys), _AT_ONCE):
+            yield kind, sqlalchemy.select(kind).where(column.in_(keys[start : start + _AT_ONCE]))
+
+
+def _in_order(wanted: _Wanted, found: Sequence[tuple[type, Sequence[Any]]]) -> list[Any]:
+    by_key = {(kind, str(sqlalchemy.inspect(one).identity[0])): one for kind, some in found for one in some}
+    return [by_key.get((kind, str(ref.key))) for kind, ref in wanted]
+
+
+def _typed(column: Any, key: int | str) -> Any:
+    """Return a key as its column has it: a UUID travels as text."""
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        return key
+    return UUID(key) if kind is UUID and isinstance(key, str) else key
+
+
+def _module_of(kind: type) -> str:
+    """Return the module of a class. A program that is run as a file, such as `python shop.py`, is `shop`."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(file).stem if kind.__module__ == "__main__" and file else kind.__module__
+
+
+def _not_set_up(what: str, example: str) -> ConfigError:
+    return ConfigError(
+        f"A job has a SQLAlchemy model, but delayq has no {what} to load it.",
+        hint=f"Call use_models({example}) in the module that declares the jobs.",
+    )

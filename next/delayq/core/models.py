@@ -1,0 +1,23 @@
+"""References to models: objects of SQLAlchemy, Django or another library that jobs carry by name and key."""
+
+from typing import Final, Literal
+
+import msgspec
+
+OnMissing = Literal["fail", "discard"]
+"""The outcome of a job whose model no longer exists: the job fails at once, or it is discarded."""
+
+FAIL: Final[OnMissing] = "fail"
+
+
+class ModelRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The reference to a model in a payload: {"model": "shop.Order", "key": 42}.
+
+    * `model`: the name of the class.
+    * `key`: the primary key. A UUID is sent as text.
+    * `database`: the database that has the row, if it is not the usual database of the class; Django only.
+    """
+
+    model: str
+    key: int | str
+    database: str = ""
