@@ -27,7 +27,7 @@ def handlers_of_child(registry: Registry) -> Handlers:
 
     If Django is configured, close all connections first, because the child inherited them from its parent.
     """
-    if not _uses_django():
+    if not uses_django():
         return registry
     from delayq.contrib.django import close_all
 
@@ -35,7 +35,7 @@ def handlers_of_child(registry: Registry) -> Handlers:
     return _InDjango(registry)
 
 
-def _uses_django() -> bool:
+def uses_django() -> bool:
     """Return True if Django is configured and its applications are loaded. An import of Django is not enough."""
     conf, apps = sys.modules.get("django.conf"), sys.modules.get("django.apps")
     return conf is not None and apps is not None and conf.settings.configured and apps.apps.ready

@@ -24,6 +24,7 @@ from delayq.core.display import shown
 from delayq.core.errors import CommittedUnsent, DelayqError, InvalidInput
 from delayq.core.job_spec import NewJob
 from delayq.core.states import OnConflict
+from delayq.jobs.django_connections import uses_django
 from delayq.manager import Connection
 
 _session_of_block: Final[ContextVar[Any]] = ContextVar("delayq_session", default=None)
@@ -108,7 +109,7 @@ def session_to_wait_for(what: str, connection: Connection, commit: Commit) -> An
     if not next((answer for answer in given if answer is not None), connection.after_commit):
         return None
     session = of_block if commit.session is None else commit.session
-    if session is None and _is_django_configured():
+    if session is None and uses_django():
         session = DJANGO_DEFAULT
     if session is None:
         raise InvalidInput(
@@ -202,7 +203,7 @@ def _joined(waiting: Sequence[Waiting]) -> list[Waiting]:
 
 def _library_of(session: Any) -> WaitForCommit[Waiting]:
     """Return the function that waits for the commit of this kind of session. Raises InvalidInput for other objects."""
-    if isinstance(session, str) and _is_django_configured():
+    if isinstance(session, str) and uses_django():
         from delayq.contrib import django_transactions
 
         django_transactions.check_alias(session)
@@ -217,9 +218,3 @@ def _library_of(session: Any) -> WaitForCommit[Waiting]:
         hint="Use a session of SQLAlchemy, or the alias of a Django database, such as 'default', after django.setup().",
         field="within",
     )
-
-
-def _is_django_configured() -> bool:
-    """Return True if the program uses Django. An import of Django alone does not count."""
-    django = sys.modules.get("django.conf")
-    return django is not None and django.settings.configured

@@ -7,6 +7,8 @@ import msgspec
 
 from delayq.core import envelope as envelopes
 from delayq.core.chain import BatchPlan, Chain, Link, name_of, read_chain, read_membership
+from delayq.core.encryption import payload_of
+from delayq.manager import current_manager
 
 Shape = str | list[Any]
 """A job as its name; a batch as the list of its members. A member of several jobs is a list of names."""
@@ -36,8 +38,11 @@ class FakeJob(msgspec.Struct):
 
     @property
     def data(self) -> Any:
-        """The payload, decoded from JSON: dicts, lists, texts, numbers, booleans and None."""
-        return msgspec.json.decode(self._envelope.data)
+        """The payload, decoded from JSON: dicts, lists, texts, numbers, booleans and None.
+
+        An encrypted payload is decrypted with the keys of the settings. Raises NotDecrypted without a matching key.
+        """
+        return msgspec.json.decode(payload_of(self._envelope, current_manager().settings.options().key_ring))
 
     @property
     def headers(self) -> dict[str, str]:

@@ -100,9 +100,11 @@ class Travel:
         return self._advance(target_ms)
 
     def _stand_in(self, session: Session) -> Executor:
-        """Return the executor that a client uses, and serve the jobs of its prefix."""
-        if session.keys.prefix not in self._places:
-            self._places[session.keys.prefix] = _Place(self._executor, session.keys, session.options, self.now_ms)
+        """Return the executor that a client uses, and serve the jobs of its prefix with its options.
+
+        If several clients have the same prefix, the options of the newest one apply.
+        """
+        self._places[session.keys.prefix] = _Place(self._executor, session.keys, session.options, self.now_ms)
         return self._executor
 
     def _advance(self, target_ms: int) -> list[Attempted]:

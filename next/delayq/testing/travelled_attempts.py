@@ -67,7 +67,11 @@ class TravelledAttempts:
         consumer = RedisConsumer(self._executor, self._keys, queues, self._options, name=CONSUMER)
         consumer.open()
         attempts = Attempts(
-            registry, now_ms=self._now_ms, standard=default_policy(self._options), unlock=consumer.unlock
+            registry,
+            now_ms=self._now_ms,
+            standard=default_policy(self._options),
+            unlock=consumer.unlock,
+            key_ring=self._options.key_ring,
         )
         _, deliveries = consumer.complete(consumer.begin([], 1))
         done = []

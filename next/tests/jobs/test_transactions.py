@@ -29,6 +29,7 @@ from delayq import (
     within,
 )
 from delayq.core.exit_codes import ExitCode
+from delayq.jobs import transactions
 
 LATER = "1h"
 
@@ -53,6 +54,12 @@ class Paid(Job, name="commits.paid", delay=LATER, after_commit=True):
 
 class Eager(Job, name="commits.eager", delay=LATER, after_commit=False):
     def handle(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def without_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may have configured Django."""
+    monkeypatch.setattr(transactions, "uses_django", lambda: False)
 
 
 @pytest.fixture
