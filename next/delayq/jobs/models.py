@@ -11,9 +11,7 @@ known; `use_models` adds other libraries.
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-)
+from contextlib import AbstractContextManager
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
 from uuid import UUID
