@@ -64,6 +64,13 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_page_of_laravel_names_tests_that_exist() -> None:
+    rows = [line for line in (DOCS / "laravel.md").read_text().splitlines() if line.startswith("| ")]
+    names = [row.strip("| ").split(" | ")[3] for row in rows if not row.startswith("| Laravel |")]
+    sources = "".join(path.read_text() for path in (DOCS.parent / "tests").rglob("test_*.py"))
+    assert not [name for name in names if name != "–" and f"def {name.strip('`')}(" not in sources]
+
+
 def test_the_page_of_settings_lists_them_all() -> None:
     assert PAGE.read_text() == page_with_table(), "write it with: python -m tests.docs.settings_table"
     assert not [name for name in options_of_a_connection() if f"`{name}`" not in PAGE.read_text()]
