@@ -3,7 +3,7 @@
 import pytest
 from freezegun import freeze_time
 
-from delayq import DelayQ, Job, job
+from delayq import DelayQ, Job, Manager, job
 from delayq.testing import Travel
 
 
@@ -17,7 +17,7 @@ def plain(fails: bool = False) -> None:
         raise ValueError
 
 
-def test_travel_moves_although_the_clocks_of_the_test_are_frozen(delayq_travel: Travel) -> None:
+def test_travel_moves_although_the_clocks_of_the_test_are_frozen(elsewhere: Manager, delayq_travel: Travel) -> None:
     with freeze_time("2030-01-01"):
         Close().dispatch(delay="15m")
         plain.job(fails=True).dispatch(delay="5m")
@@ -25,12 +25,12 @@ def test_travel_moves_although_the_clocks_of_the_test_are_frozen(delayq_travel: 
 
 
 @freeze_time("2030-01-01")
-def test_clocks_may_be_frozen_before_travel_begins(delayq_travel: Travel) -> None:
+def test_clocks_may_be_frozen_before_travel_begins(elsewhere: Manager, delayq_travel: Travel) -> None:
     Close().dispatch(delay="15m")
     assert [one.outcome for one in delayq_travel("15m")] == ["done"]
 
 
 def test_a_wait_ends_although_the_clocks_are_frozen(client: DelayQ) -> None:
     ref = client.schedule("frozen.plain", delay="1h")
-    with freeze_time("2030-01-01"), pytest.raises(TimeoutError):
+    with freeze_time("2030-01-01", real_asyncio=True), pytest.raises(TimeoutError):
         ref.wait("100ms")
