@@ -21,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "tests/docs/" not in item.nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from tests.support.scheduling import Scheduling
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(autouse=True)
 def no_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test start a server by accident; `project` is for those that mean to."""

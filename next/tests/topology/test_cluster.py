@@ -44,7 +44,7 @@ from tests.support.topologies import (
 )
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("cluster")]  # one group of servers for all tests
+pytestmark = pytest.mark.processes
 
 QUEUES = [f"q{n}" for n in range(6)]
 """Every primary has some of them."""

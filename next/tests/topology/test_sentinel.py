@@ -29,7 +29,7 @@ from tests.support.topologies import (
 )
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sentinel")]  # one group of servers for all tests
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ from tests.support.topologies import cluster_group, sentinel_group
 from tests.support.waiting import wait_until
 from tests.support.workers import end_worker
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("users")]
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 
