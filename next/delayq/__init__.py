@@ -48,6 +48,17 @@ if TYPE_CHECKING:
     from delayq.core.errors import QueueInUse as QueueInUse
     from delayq.core.errors import QueueNotFound as QueueNotFound
     from delayq.core.errors import ResultLost as ResultLost
+    from delayq.core.events import JobDispatched as JobDispatched
+    from delayq.core.events import JobEnded as JobEnded
+    from delayq.core.events import JobRetryRequested as JobRetryRequested
+    from delayq.core.events import JobStarted as JobStarted
+    from delayq.core.events import NotificationFailed as NotificationFailed
+    from delayq.core.events import NotificationSent as NotificationSent
+    from delayq.core.events import QueueBusy as QueueBusy
+    from delayq.core.events import QueuePaused as QueuePaused
+    from delayq.core.events import QueueResumed as QueueResumed
+    from delayq.core.events import WorkerLooping as WorkerLooping
+    from delayq.core.events import WorkerStarting as WorkerStarting
     from delayq.core.events import WorkerStopping as WorkerStopping
     from delayq.core.failure_groups import FailedGroup as FailedGroup
     from delayq.core.failure_groups import FailedGroups as FailedGroups
@@ -56,6 +67,8 @@ if TYPE_CHECKING:
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.limits import LimitInfo as LimitInfo
     from delayq.core.limits import RateLimit as RateLimit
+    from delayq.core.listeners import emit as emit
+    from delayq.core.listeners import listener as listener
     from delayq.core.states import Answer as Answer
     from delayq.core.states import OnConflict as OnConflict
     from delayq.core.states import State as State
@@ -93,7 +106,6 @@ if TYPE_CHECKING:
     from delayq.jobs.limits import RateLimited as RateLimited
     from delayq.jobs.limits import WithoutOverlapping as WithoutOverlapping
     from delayq.jobs.limits import use_limit as use_limit
-    from delayq.jobs.listeners import listener as listener
     from delayq.jobs.local_run import Ran as Ran
     from delayq.jobs.middleware import AsyncMiddleware as AsyncMiddleware
     from delayq.jobs.middleware import Middleware as Middleware
@@ -114,12 +126,14 @@ _MODULES: Final = {
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound CommittedUnsent ConfigError Conflict "
     "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
     "LimitNotFound NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound ResultLost",
-    "core.events": "WorkerStopping",
+    "core.events": "JobDispatched JobEnded JobRetryRequested JobStarted NotificationFailed NotificationSent QueueBusy "
+    "QueuePaused QueueResumed WorkerLooping WorkerStarting WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
     "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut LimitReached Retry Snooze WorkerShutdown",
     "core.limits": "LimitInfo RateLimit",
+    "core.listeners": "emit listener",
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
@@ -131,7 +145,6 @@ _MODULES: Final = {
     "jobs.function": "handles job",
     "jobs.job": "Job",
     "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
-    "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
     "jobs.registry": "use_middleware",

@@ -9,7 +9,6 @@ rolled back, the job is not sent. The modules of `contrib/` know when a transact
 """
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,12 +17,16 @@ from typing import Any, Final
 import msgspec
 
 from delayq.contrib.protocols import WaitForCommit
+from delayq.core import clock
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, id_of, name_of
 from delayq.core.display import shown
 from delayq.core.errors import CommittedUnsent, DelayqError, InvalidInput
+from delayq.core.events import JobDispatched
 from delayq.core.job_spec import NewJob
+from delayq.core.listeners import listeners
 from delayq.core.states import OnConflict
+from delayq.jobs.dispatched import tell_dispatched
 from delayq.manager import Connection
 
 _session_of_block: Final[ContextVar[Any]] = ContextVar("delayq_session", default=None)
@@ -140,7 +143,7 @@ def batch_after_commit(plan: BatchPlan) -> BatchInfo:
         failed=0,
         skipped=0,
         allows_failures=plan.allow_failures,
-        created_ms=clock.now_ms(),
+        created_ms=int(clock.time() * 1000),
         outcome="after commit",
     )
 
@@ -150,7 +153,9 @@ def send_all(waiting: Sequence[Waiting]) -> None:
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
-            one.send_by(one.connection.client)
+            sent = one.send_by(one.connection.client)
+            if JobDispatched in listeners:
+                tell_dispatched(sent)
     unsent.raise_error()
 
 
@@ -159,7 +164,9 @@ async def asend_all(waiting: Sequence[Waiting]) -> None:
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
-            await one.send_by(one.connection.aclient)
+            sent = await one.send_by(one.connection.aclient)
+            if JobDispatched in listeners:
+                tell_dispatched(sent)
     unsent.raise_error()
 
 

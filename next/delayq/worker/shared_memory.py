@@ -73,11 +73,12 @@ class SlotState(IntEnum):
 
 
 class Part(IntEnum):
-    """The code of the application that may be running for a job: handler, backoff function or hook `failed`."""
+    """The code of the application that may be running for a job: handler, backoff function, hook or listener."""
 
     HANDLER = 0
     BACKOFF = 1
     HOOK = 2
+    LISTENER = 3
 
 
 class Stop(IntEnum):

@@ -125,13 +125,18 @@ class JobRunner:
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
         outcome: Outcome | None = None
+        late_error: BaseException | None = None
         try:
             outcome = self._decide(job, attempt, error)
             if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
                 attempt.context.run(asyncio.run, as_coroutine(hook))
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:  # a thread that ends here would never run another job
+            late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
+        if attempt.is_listened:
+            self._in_flight.slots.mark_part(job.slot, Part.LISTENER)
+            attempt.context.run(attempt.tell_ended, settlement, outcome, late_error)
         self._in_flight.finish(job, settlement)
         if self._log_jobs:
             self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
@@ -162,13 +167,18 @@ class JobRunner:
         """End an attempt that ran in the event loop. An async hook `failed` is awaited there too."""
         self._note_end(error)
         outcome: Outcome | None = None
+        late_error: BaseException | None = None
         try:
             outcome = self._decide(job, attempt, error)
             if hook := self._attempts.call_failed_hook(attempt, outcome):
                 await hook
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:
+            late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
+        if attempt.is_listened:
+            self._in_flight.slots.mark_part(job.slot, Part.LISTENER)
+            attempt.tell_ended(settlement, outcome, late_error)
         self._in_loop.discard(job)
         self._in_flight.finish(job, settlement)
         self._has_ended.set()
