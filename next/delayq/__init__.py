@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from delayq.jobs.middleware import Middleware as Middleware
     from delayq.jobs.middleware import Next as Next
     from delayq.jobs.middleware import RunningJob as RunningJob
+    from delayq.jobs.queued_listener import queued_listener as queued_listener
     from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.jobs.transactions import within as within
     from delayq.manager import Manager as Manager
@@ -147,6 +148,7 @@ _MODULES: Final = {
     "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
+    "jobs.queued_listener": "queued_listener",
     "jobs.registry": "use_middleware",
     "jobs.transactions": "within",
     "manager": "Manager current_manager set_manager using_manager",

@@ -1,7 +1,7 @@
 """Events that listeners can receive. Each event is emitted where it happens; docs/events.md says in which process."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -143,7 +143,7 @@ class NotificationSent(msgspec.Struct, frozen=True):
     id: str
     notification: str
     channel: str
-    recipient: object
+    recipient: Any
 
 
 class NotificationFailed(msgspec.Struct, frozen=True):
@@ -157,5 +157,5 @@ class NotificationFailed(msgspec.Struct, frozen=True):
     id: str
     notification: str
     channel: str
-    recipient: object
+    recipient: Any
     error: str
