@@ -90,6 +90,9 @@ if TYPE_CHECKING:
     from delayq.jobs.chain import PendingChain as PendingChain
     from delayq.jobs.chain import RunningChain as RunningChain
     from delayq.jobs.chain import chain as chain
+    from delayq.jobs.channels import AsyncChannel as AsyncChannel
+    from delayq.jobs.channels import Channel as Channel
+    from delayq.jobs.channels import use_channel as use_channel
     from delayq.jobs.conditions import FailOnException as FailOnException
     from delayq.jobs.conditions import Skip as Skip
     from delayq.jobs.conditions import SkipIfBatchCancelled as SkipIfBatchCancelled
@@ -111,6 +114,9 @@ if TYPE_CHECKING:
     from delayq.jobs.middleware import Middleware as Middleware
     from delayq.jobs.middleware import Next as Next
     from delayq.jobs.middleware import RunningJob as RunningJob
+    from delayq.jobs.notification import Notification as Notification
+    from delayq.jobs.notify import anotify as anotify
+    from delayq.jobs.notify import notify as notify
     from delayq.jobs.queued_listener import queued_listener as queued_listener
     from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.jobs.transactions import within as within
@@ -140,6 +146,7 @@ _MODULES: Final = {
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.batch": "PendingBatch RunningBatch afind_batch batch find_batch",
     "jobs.chain": "PendingChain RunningChain chain",
+    "jobs.channels": "AsyncChannel Channel use_channel",
     "jobs.conditions": "FailOnException Skip SkipIfBatchCancelled",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
@@ -148,6 +155,8 @@ _MODULES: Final = {
     "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
+    "jobs.notification": "Notification",
+    "jobs.notify": "anotify notify",
     "jobs.queued_listener": "queued_listener",
     "jobs.registry": "use_middleware",
     "jobs.transactions": "within",
