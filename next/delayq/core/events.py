@@ -1,4 +1,4 @@
-"""Events that listeners can receive. Each event is emitted where it happens; docs/events.md says in which process."""
+"""Events that listeners can receive. docs/events.md names the process of each event."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 Ended = Literal["done", "retried", "snoozed", "failed", "discarded", "cancelled"]
-"""The ways in which an attempt can end. "snoozed" includes jobs that a limit refused."""
+"""The outcome of an attempt. "snoozed" includes jobs that a limit refused."""
 
 
 class WorkerStarting(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class QueuePaused(msgspec.Struct, frozen=True):
 
 
 class QueueResumed(msgspec.Struct, frozen=True):
-    """A child process of a worker has noticed that a queue is no longer paused."""
+    """A child process of a worker has noticed that the pause of a queue has ended."""
 
     queue: str
 

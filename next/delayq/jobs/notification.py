@@ -31,7 +31,7 @@ from delayq.jobs.payload import Field, Payload
 from delayq.jobs.registry import registry
 
 _ADDED: Final = ("recipient", "channel")
-"""Fields of the payload that are no fields of the class."""
+"""Fields of the payload that `notify` adds to the fields of the class."""
 
 _NO_FAILURE: Final = (Snooze, Discard)
 
@@ -40,8 +40,8 @@ _NO_FAILURE: Final = (Snooze, Discard)
 class Notification:
     """Derive from this class to declare a notification. `notify` sends it: one job for each recipient and channel.
 
-    Each class becomes a dataclass whose fields are given by keyword, and are sent as in a Job. The keywords of the
-    class are those of a Job class. They apply to the jobs of all channels. `options` has options of a dispatch by
+    Each class becomes a dataclass whose fields are given by keyword, and are sent as in a Job. The class
+    has the same keywords as a Job class. They apply to the jobs of all channels. `options` has options of a dispatch by
     channel, which override them. The annotation of the parameter `recipient` of `via` is the type of the recipients;
     without it, recipients are plain values of JSON. A class without `via` is a base class for other notifications.
 

@@ -20,8 +20,8 @@ def notify(recipients: Any, notification: Notification, **said: Unpack[Said]) ->
 
     Each recipient and channel gets one job. `via` of the notification returns the channels of a recipient. A recipient
     is a value that JSON can carry, such as a text, a dict, a dataclass or a msgspec Struct. A list, tuple, set or
-    iterator has several recipients. The keywords are options of all these jobs, and override those of the class and of
-    its channels; see `Job.dispatch`. All jobs are checked before the first one is sent.
+    iterator has several recipients. The keywords are options of all these jobs, and override the options of the class
+    and of its channels; see `Job.dispatch`. All jobs are checked before the first one is sent.
 
     Raises InvalidInput for an unknown channel, for a channel without the method `to_<channel>`, and for `id` if there
     are several jobs. Raises the errors of `dispatch_many`.
@@ -87,7 +87,7 @@ def _several(recipients: Any) -> Iterable[Any]:
 
 
 def _channels(notification: Notification, recipient: Any) -> Sequence[str]:
-    """Return the channels of a recipient; raises InvalidInput for one that cannot be used."""
+    """Return the channels of a recipient; raises InvalidInput for an unusable channel."""
     channels = notification.via(recipient)
     if isinstance(channels, str) or not isinstance(channels, Sequence):
         raise InvalidInput(
