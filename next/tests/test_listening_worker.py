@@ -35,8 +35,10 @@ async def aok() -> None:
     note("handler", tenant.get(), threading.get_ident())
 
 @job("hanging", queue="q", timeout="1s", tries=1)
-def hanging() -> None:
+def hanging(is_broken: bool) -> None:
     note("handler of hanging")
+    if is_broken:
+        raise ValueError("no")
 
 class Odd(dict):
     def values(self) -> object:
@@ -145,13 +147,21 @@ def test_the_outcome_is_the_one_that_is_settled(client: DelayQ, start: Start, tm
 
 
 def test_a_listener_that_hangs_is_killed_and_named(client: DelayQ, start: Start, tmp_path: Path) -> None:
-    ref = client.schedule("hanging", id="hanging")
+    ref = client.schedule("hanging", {"is_broken": True})
     start("--queue", "q")
     ended = client.wait(ref.id, timeout="60s")
     assert ended is not None and ended.failure is not None
     assert ended.failure.message == (
         "The listener of JobEnded did not return before the timeout or deadline, so its process was killed."
     )
+
+
+def test_a_job_that_is_done_stays_done_if_its_listener_hangs(client: DelayQ, start: Start, tmp_path: Path) -> None:
+    ref = client.schedule("hanging", {"is_broken": False})
+    start("--queue", "q")
+    assert client.wait(ref.id, timeout="60s") is None
+    assert [line for line in lines(tmp_path / "log") if line.startswith("handler")] == ["handler of hanging"]
+    assert client.stats("q")[0].counters["acked"] == 1
 
 
 def test_the_events_of_a_child_fire_in_order(client: DelayQ, url: str, tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ class Part(IntEnum):
     BACKOFF = 1
     HOOK = 2
     LISTENER = 3
+    LISTENER_OF_DONE = 4
+    """A listener of a job that only has to be acknowledged. If the child dies, the supervisor acknowledges the job."""
 
 
 class Stop(IntEnum):

@@ -6,6 +6,7 @@ import os
 import threading
 from typing import Any, Final
 
+from delayq.backends.values import Acked, Settlement
 from delayq.core.control_flow import JobInterrupted
 from delayq.core.options import TIMEOUT_GRACE_MS
 from delayq.core.outcome import GiveUp, Outcome
@@ -135,8 +136,7 @@ class JobRunner:
             late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
         if attempt.is_listened:
-            self._in_flight.slots.mark_part(job.slot, Part.LISTENER)
-            attempt.context.run(attempt.tell_ended, settlement, outcome, late_error)
+            attempt.context.run(self._tell_ended, job, attempt, settlement, outcome, late_error)
         self._in_flight.finish(job, settlement)
         if self._log_jobs:
             self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
@@ -150,6 +150,19 @@ class JobRunner:
         if isinstance(outcome, GiveUp):
             slots.mark_part(job.slot, Part.HOOK)
         return outcome
+
+    def _tell_ended(
+        self,
+        job: JobInFlight,
+        attempt: Attempt,
+        settlement: Settlement,
+        outcome: Outcome | None,
+        late_error: BaseException | None,
+    ) -> None:
+        """Call the listeners of JobEnded. If they hang and the process is killed, a job that is done stays done."""
+        is_done = type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope
+        self._in_flight.slots.mark_part(job.slot, Part.LISTENER_OF_DONE if is_done else Part.LISTENER)
+        attempt.tell_ended(settlement, outcome, late_error)
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -177,8 +190,7 @@ class JobRunner:
             late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
         if attempt.is_listened:
-            self._in_flight.slots.mark_part(job.slot, Part.LISTENER)
-            attempt.tell_ended(settlement, outcome, late_error)
+            self._tell_ended(job, attempt, settlement, outcome, late_error)
         self._in_loop.discard(job)
         self._in_flight.finish(job, settlement)
         self._has_ended.set()
