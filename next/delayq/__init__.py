@@ -49,6 +49,17 @@ if TYPE_CHECKING:
     from delayq.core.errors import QueueInUse as QueueInUse
     from delayq.core.errors import QueueNotFound as QueueNotFound
     from delayq.core.errors import ResultLost as ResultLost
+    from delayq.core.events import JobDispatched as JobDispatched
+    from delayq.core.events import JobEnded as JobEnded
+    from delayq.core.events import JobRetryRequested as JobRetryRequested
+    from delayq.core.events import JobStarted as JobStarted
+    from delayq.core.events import NotificationFailed as NotificationFailed
+    from delayq.core.events import NotificationSent as NotificationSent
+    from delayq.core.events import QueueBusy as QueueBusy
+    from delayq.core.events import QueuePaused as QueuePaused
+    from delayq.core.events import QueueResumed as QueueResumed
+    from delayq.core.events import WorkerLooping as WorkerLooping
+    from delayq.core.events import WorkerStarting as WorkerStarting
     from delayq.core.events import WorkerStopping as WorkerStopping
     from delayq.core.failure_groups import FailedGroup as FailedGroup
     from delayq.core.failure_groups import FailedGroups as FailedGroups
@@ -57,6 +68,8 @@ if TYPE_CHECKING:
     from delayq.core.job_spec import JobSpec as JobSpec
     from delayq.core.limits import LimitInfo as LimitInfo
     from delayq.core.limits import RateLimit as RateLimit
+    from delayq.core.listeners import emit as emit
+    from delayq.core.listeners import listener as listener
     from delayq.core.models import ModelRef as ModelRef
     from delayq.core.models import OnMissing as OnMissing
     from delayq.core.states import Answer as Answer
@@ -80,6 +93,9 @@ if TYPE_CHECKING:
     from delayq.jobs.chain import PendingChain as PendingChain
     from delayq.jobs.chain import RunningChain as RunningChain
     from delayq.jobs.chain import chain as chain
+    from delayq.jobs.channels import AsyncChannel as AsyncChannel
+    from delayq.jobs.channels import Channel as Channel
+    from delayq.jobs.channels import use_channel as use_channel
     from delayq.jobs.conditions import FailOnException as FailOnException
     from delayq.jobs.conditions import Skip as Skip
     from delayq.jobs.conditions import SkipIfBatchCancelled as SkipIfBatchCancelled
@@ -96,7 +112,6 @@ if TYPE_CHECKING:
     from delayq.jobs.limits import RateLimited as RateLimited
     from delayq.jobs.limits import WithoutOverlapping as WithoutOverlapping
     from delayq.jobs.limits import use_limit as use_limit
-    from delayq.jobs.listeners import listener as listener
     from delayq.jobs.local_run import Ran as Ran
     from delayq.jobs.middleware import AsyncMiddleware as AsyncMiddleware
     from delayq.jobs.middleware import Middleware as Middleware
@@ -104,6 +119,10 @@ if TYPE_CHECKING:
     from delayq.jobs.middleware import RunningJob as RunningJob
     from delayq.jobs.models import Models as Models
     from delayq.jobs.models import use_models as use_models
+    from delayq.jobs.notification import Notification as Notification
+    from delayq.jobs.notify import anotify as anotify
+    from delayq.jobs.notify import notify as notify
+    from delayq.jobs.queued_listener import queued_listener as queued_listener
     from delayq.jobs.registry import use_middleware as use_middleware
     from delayq.jobs.transactions import within as within
     from delayq.manager import Manager as Manager
@@ -120,28 +139,33 @@ _MODULES: Final = {
     "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
     "LimitNotFound ModelMissing NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound "
     "ResultLost",
-    "core.events": "WorkerStopping",
+    "core.events": "JobDispatched JobEnded JobRetryRequested JobStarted NotificationFailed NotificationSent QueueBusy "
+    "QueuePaused QueueResumed WorkerLooping WorkerStarting WorkerStopping",
     "core.failure_groups": "FailedGroup FailedGroups",
     "core.job_search": "FoundJobs JobSearch",
     "core.job_spec": "JobSpec",
     "core.control_flow": "Discard Fail JobCancelled JobSignal JobTimedOut LimitReached Retry Snooze WorkerShutdown",
     "core.limits": "LimitInfo RateLimit",
+    "core.listeners": "emit listener",
     "core.models": "ModelRef OnMissing",
     "core.states": "Answer OnConflict State",
     "core.unique": "Unique",
     "core.views": "Control DayCounts JobInfo Page QueueStats QueueView Retried Upcoming WorkerInfo",
     "jobs.batch": "PendingBatch RunningBatch afind_batch batch find_batch",
     "jobs.chain": "PendingChain RunningChain chain",
+    "jobs.channels": "AsyncChannel Channel use_channel",
     "jobs.conditions": "FailOnException Skip SkipIfBatchCancelled",
     "jobs.context": "JobContext",
     "jobs.dispatch": "Dispatch adispatch adispatch_many dispatch dispatch_many",
     "jobs.function": "handles job",
     "jobs.job": "Job",
     "jobs.limits": "Concurrency RateLimited WithoutOverlapping use_limit",
-    "jobs.listeners": "listener",
     "jobs.local_run": "Ran",
     "jobs.middleware": "AsyncMiddleware Middleware Next RunningJob",
     "jobs.models": "Models use_models",
+    "jobs.notification": "Notification",
+    "jobs.notify": "anotify notify",
+    "jobs.queued_listener": "queued_listener",
     "jobs.registry": "use_middleware",
     "jobs.transactions": "within",
     "manager": "Manager current_manager set_manager using_manager",

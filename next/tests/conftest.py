@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
+from delayq.core.listeners import listeners
 from delayq.redis.keys import Keys
 from tests.support.embedded import kill_all
 from tests.support.queue import QueueOnServer
@@ -48,6 +49,16 @@ def project(no_embedded_server: None, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     yield folder
     kill_all(tmp_path)
+
+
+@pytest.fixture
+def no_listeners() -> Iterator[None]:
+    """Begin without listeners, and forget those of the test afterwards."""
+    before = dict(listeners)
+    listeners.clear()
+    yield
+    listeners.clear()
+    listeners.update(before)
 
 
 @pytest.fixture(scope="session")

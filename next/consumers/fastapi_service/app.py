@@ -16,7 +16,16 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from delayq import AsyncDelayQ, BackendError, DelayqError, JobRunning, job
+from delayq import (
+    AsyncDelayQ,
+    BackendFull,
+    BackendUnavailable,
+    DelayqError,
+    JobRunning,
+    NotConfirmed,
+    OutcomeUnknown,
+    job,
+)
 
 logger = logging.getLogger("shop")
 
@@ -56,10 +65,18 @@ Client = Annotated[AsyncDelayQ, Depends(delayq_client)]
 OrderId = Annotated[int, Path(ge=1, le=2**53 - 1)]
 
 
-@app.exception_handler(BackendError)
+@app.exception_handler(BackendUnavailable)
+@app.exception_handler(BackendFull)
+@app.exception_handler(OutcomeUnknown)
+@app.exception_handler(NotConfirmed)
 @app.exception_handler(JobRunning)
 async def try_again(request: Request, error: Exception) -> JSONResponse:
-    """Answer that the request can be repeated, because `place` is idempotent and `pay` never raises these errors."""
+    """Answer that the request can be repeated, because `place` is idempotent and `pay` never raises these errors.
+
+    Any other error of delayq, such as a refused password, is answered with 500 and logged with its traceback, because
+    a repeated request would fail too.
+    """
+    logger.warning("an order was not placed: %s", error)
     return JSONResponse({"detail": "The order was not placed. Repeat the request."}, 503, {"Retry-After": "5"})
 
 

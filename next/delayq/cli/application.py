@@ -2,7 +2,7 @@
 
 from delayq.cli.session import CliSession
 from delayq.core.errors import ConfigError
-from delayq.jobs.application import settings_of_application, share_settings
+from delayq.jobs.application import load_application, settings_of_application, share_settings
 from delayq.settings.model import Settings
 
 
@@ -30,3 +30,9 @@ def prepare_application(session: CliSession, of_all: Settings, *, names_server: 
     settings = session.with_server(settings_of_application(of_all.chosen()), names_server=names_server)
     share_settings(of_all if of_all.connection else settings)
     return settings
+
+
+def load_listeners(session: CliSession, app: str) -> None:
+    """Load an application, so that its listeners are called in this command. Raises ConfigError, BackendUnavailable."""
+    load_application(app)
+    prepare_application(session, session.with_given())

@@ -90,6 +90,10 @@ App = Annotated[
         "--app", metavar="MODULE", help="Module that declares the jobs, such as shop.jobs.", show_default=False
     ),
 ]
+ListenersOf = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE", help="Module with listeners, such as shop.jobs.", show_default=False),
+]
 Queues = Annotated[
     list[str] | None,
     typer.Option(

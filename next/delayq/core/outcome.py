@@ -24,6 +24,7 @@ from delayq.core.control_flow import (
 )
 from delayq.core.envelope import UNKNOWN_SINCE, Envelope, Refusals, refusals_of
 from delayq.core.errors import DeadlinePassed, DelayqError, RetryUntilPassed, TriesExhausted, UnknownJob
+from delayq.core.events import Ended
 from delayq.core.options import DEFAULTS, Options
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
@@ -105,6 +106,17 @@ class GiveUp:
 
 Outcome = Done | RunAgain | GiveUp
 DONE: Final = Done()
+
+
+def word_of(outcome: Outcome) -> Ended:
+    """Return the word of an event for an outcome."""
+    if isinstance(outcome, GiveUp):
+        return "failed"
+    if isinstance(outcome, RunAgain):
+        return "snoozed" if outcome.error is None else "retried"
+    if outcome.discarded:
+        return "discarded"
+    return "cancelled" if outcome.is_stopped else "done"
 
 
 def default_policy(options: Options) -> Policy:

@@ -8,16 +8,19 @@ chain.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from delayq.core.chain import Chain, Link, check_size, id_of, job_of, name_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+from delayq.core.events import JobDispatched
 from delayq.core.ids import derived_id
+from delayq.core.listeners import listeners
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.dispatch import Sendable
+from delayq.jobs.dispatched import tell_dispatched
 from delayq.jobs.links import AsLink, AsMember, Element, LinkMaker
 from delayq.jobs.transactions import NOTHING_SAID, Commit, batch_after_commit
 from delayq.jobs.unsent import Unsent
@@ -26,6 +29,8 @@ from delayq.manager import Manager, current_manager
 if TYPE_CHECKING:  # clients import redis-py, which a program that only declares jobs does not need
     from delayq.client import AsyncJobRef, JobRef
     from delayq.core.batch_info import BatchInfo
+
+SentT = TypeVar("SentT")
 
 
 def chain(*elements: Element) -> "PendingChain":
@@ -109,7 +114,7 @@ class PendingChain(AsMember):
         if planned is None:
             return JobRef(client, "", "", "absent", None, "vetoed")
         if not maker.wait_for_commit("The chain", self._commit, planned):
-            return client.send_chain(planned)
+            return _told(client.send_chain(planned))
         first = planned.links[0]
         if first.batch is not None:
             return batch_after_commit(first.batch)
@@ -125,7 +130,7 @@ class PendingChain(AsMember):
         if planned is None:
             return AsyncJobRef(client, "", "", "absent", None, "vetoed")
         if not maker.wait_for_commit("The chain", self._commit, planned):
-            return await client.send_chain(planned)
+            return _told(await client.send_chain(planned))
         first = planned.links[0]
         if first.batch is not None:
             return batch_after_commit(first.batch)
@@ -217,6 +222,13 @@ class RunningChain:
                 new.append(link)
         check_size(Chain([*self._links, *new], self._before.catch))
         return new
+
+
+def _told(sent: SentT) -> SentT:
+    """Emit JobDispatched for the first job of a chain that was sent, and return the answer of the client."""
+    if JobDispatched in listeners:
+        tell_dispatched(sent)
+    return sent
 
 
 def link_of_element(

@@ -20,11 +20,14 @@ from delayq.core import envelope as envelopes
 from delayq.core.declared import with_options
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+from delayq.core.events import JobDispatched
 from delayq.core.job_spec import JobSpec, check_bool
+from delayq.core.listeners import listeners
 from delayq.core.names import check_job_name
 from delayq.core.outcome import DONE
 from delayq.core.states import OnConflict
 from delayq.core.times import Duration, Instant, duration_ms, is_instant
+from delayq.jobs.dispatched import tell_dispatched
 from delayq.jobs.local_run import Ran, arun_spec, run_spec
 from delayq.jobs.models import refs_by_type
 from delayq.jobs.options import JobOptions, Said, check_said
@@ -207,6 +210,8 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
                 sent = [JobRef(client, one.id, one.queue, "absent", None, "after commit", one.name) for one in prepared]
             else:
                 sent = client.send_prepared(prepared, on_conflict=conflict)
+        if JobDispatched in listeners:
+            tell_dispatched(sent)
         refs.update(zip(group.places, sent, strict=True))
     return [refs[n] for n in range(len(planned))]
 
@@ -229,6 +234,8 @@ async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = 
                 ]
             else:
                 sent = await client.send_prepared(prepared, on_conflict=conflict)
+        if JobDispatched in listeners:
+            tell_dispatched(sent)
         refs.update(zip(group.places, sent, strict=True))
     return [refs[n] for n in range(len(planned))]
 

@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 import random
+import time
 from collections.abc import Awaitable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +16,12 @@ from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobInterrupted, JobSignal, leading_error
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
+from delayq.core.events import JobEnded, JobStarted
 from delayq.core.job_spec import JobSpec, prepare
+from delayq.core.listeners import emit, listeners
 from delayq.core.options import Options
-from delayq.core.outcome import GiveUp, Outcome, Policy, before_start, decide, policy_of
+from delayq.core.outcome import Done, GiveUp, Outcome, Policy, before_start, decide, policy_of, word_of
+from delayq.jobs import attempt_events
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
 from delayq.jobs.registry import Registry, registry
@@ -73,9 +77,9 @@ def run(raw: bytes, *, jobs: Registry = registry) -> Ran:
             f"The handler of {envelope.name!r} is async, and this thread is already running an event loop.",
             hint="Use `await adispatch_sync`.",
         )
-    job, context = handler.read(envelope.data), _context(envelope, raw)
-    result, error = _called(handler, job, context)
-    return _told(handler, job, context, _decided(envelope, result, error))
+    call = _Call(envelope, handler, handler.read(envelope.data), _context(envelope, raw))
+    result, error = _called(call)
+    return _told(call, _decided(envelope, result, error))
 
 
 async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
@@ -85,9 +89,9 @@ async def arun(raw: bytes, *, jobs: Registry = registry) -> Ran:
     """
     envelope = envelopes.decode(raw)
     handler = jobs.get(envelope.name)
-    job, context = handler.read(envelope.data), _context(envelope, raw)
-    result, error = await _acalled(handler, job, context)
-    return await _atold(handler, job, context, _decided(envelope, result, error))
+    call = _Call(envelope, handler, handler.read(envelope.data), _context(envelope, raw))
+    result, error = await _acalled(call)
+    return await _atold(call, _decided(envelope, result, error))
 
 
 def run_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registry) -> Ran:
@@ -100,14 +104,13 @@ def run_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registry) -> R
     begun = _begun(raw, standard, jobs)
     if isinstance(begun, Ran):
         return begun
-    if begun.handler.is_async and _is_inside_a_loop():
+    if begun.call.handler.is_async and _is_inside_a_loop():
         raise InvalidInput(
-            f"The handler of {begun.envelope.name!r} is async, and this thread is already running an event loop.",
+            f"The handler of {begun.call.envelope.name!r} is async, and this thread is already running an event loop.",
             hint="Use the async version of this function, whose name begins with `a`.",
         )
-    call = (begun.handler, begun.job, begun.context)
-    result, error = (None, begun.refusal) if begun.refusal else _called(*call, _ATTEMPT)
-    return _told(begun.handler, begun.job, begun.context, begun.ended(result, error))
+    result, error = (None, begun.refusal) if begun.refusal else _called(begun.call, _ATTEMPT)
+    return _told(begun.call, begun.ended(result, error))
 
 
 async def arun_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registry) -> Ran:
@@ -115,26 +118,52 @@ async def arun_attempt(raw: bytes, standard: Policy, *, jobs: Registry = registr
     begun = _begun(raw, standard, jobs)
     if isinstance(begun, Ran):
         return begun
-    call = (begun.handler, begun.job, begun.context)
-    result, error = (None, begun.refusal) if begun.refusal else await _acalled(*call, _ATTEMPT)
-    return await _atold(begun.handler, begun.job, begun.context, begun.ended(result, error))
+    result, error = (None, begun.refusal) if begun.refusal else await _acalled(begun.call, _ATTEMPT)
+    return await _atold(begun.call, begun.ended(result, error))
+
+
+class _Call(msgspec.Struct):
+    """The call of a handler.
+
+    `variables`: the context variables of a handler that runs in this thread. `started_at`: when the call began, by
+    `time.monotonic`; None = not yet.
+    """
+
+    envelope: Envelope
+    handler: Handler
+    job: Any
+    context: JobContext
+    variables: Context = msgspec.field(default_factory=copy_context)
+    started_at: float | None = None
+
+    def start(self) -> Any:
+        """Emit JobStarted, call the handler, and return its result."""
+        self.started_at = time.monotonic()
+        if JobStarted in listeners:
+            emit(attempt_events.started(self.envelope))
+        return self.handler.call(self.job, self.context)
+
+    def tell_ended(self, outcome: Outcome) -> None:
+        """Emit JobEnded, if the handler was called."""
+        if self.started_at is not None and JobEnded in listeners:
+            error = None if isinstance(outcome, Done) else outcome.error
+            seconds = time.monotonic() - self.started_at
+            emit(attempt_events.ended(self.envelope, word_of(outcome), error, seconds))
 
 
 class _Begun(msgspec.Struct, frozen=True):
     """An attempt whose handler may be called, unless the job exceeds a limit; `refusal` is then the error."""
 
-    envelope: Envelope
+    call: _Call
     policy: Policy
-    handler: Handler
-    job: Any
-    context: JobContext
     refusal: BaseException | None
 
     def ended(self, result: Any, error: BaseException | None) -> Ran:
         """Decide the outcome by the policy of the job."""
+        envelope = self.call.envelope
         if self.refusal is not None:
-            return Ran(GiveUp(self.envelope.attempts, self.envelope.exceptions, self.refusal), None, self.refusal)
-        outcome = decide(self.envelope, self.policy, error, now_ms=_now_ms, rand=random.random)
+            return Ran(GiveUp(envelope.attempts, envelope.exceptions, self.refusal), None, self.refusal)
+        outcome = decide(envelope, self.policy, error, now_ms=_now_ms, rand=random.random)
         return Ran(outcome, result, error)
 
 
@@ -150,31 +179,28 @@ def _begun(raw: bytes, standard: Policy, jobs: Registry) -> _Begun | Ran:
         return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), None, error)
     refused = before_start(envelope, policy, _now_ms)
     context = JobContext(envelope, raw, tries=policy.tries, due_ms=_now_ms())
-    return _Begun(envelope, policy, handler, job, context, None if refused is None else refused.error)
+    return _Begun(_Call(envelope, handler, job, context), policy, None if refused is None else refused.error)
 
 
-def _called(
-    handler: Handler, job: Any, context: JobContext, caught: Caught = Exception
-) -> tuple[Any, BaseException | None]:
+def _called(call: _Call, caught: Caught = Exception) -> tuple[Any, BaseException | None]:
     """Call a handler, and return its result or its error. Other errors than `caught` are raised."""
     try:
-        result = copy_context().run(handler.call, job, context)
+        result = call.variables.run(call.start)
         if inspect.isawaitable(result):
-            result = asyncio.run(as_coroutine(result))
+            with asyncio.Runner() as runner:
+                result = runner.run(as_coroutine(result), context=call.variables)
         return checked_result(result), None
     except caught as error:
         return None, error
 
 
-async def _acalled(
-    handler: Handler, job: Any, context: JobContext, caught: Caught = Exception
-) -> tuple[Any, BaseException | None]:
+async def _acalled(call: _Call, caught: Caught = Exception) -> tuple[Any, BaseException | None]:
     """Call a handler in this event loop; see `_called`."""
     try:
-        if handler.is_async:
-            result = await handler.call(job, context)
+        if call.handler.is_async:
+            result = await call.start()
         else:
-            result = await asyncio.to_thread(handler.call, job, context)
+            result = await asyncio.to_thread(call.start)
             if inspect.isawaitable(result):
                 result = await result
         return checked_result(result), None
@@ -182,15 +208,17 @@ async def _acalled(
         return None, error
 
 
-def _told(handler: Handler, job: Any, context: JobContext, ran: Ran) -> Ran:
-    if hook := _tell(handler, job, context, ran.outcome):
+def _told(call: _Call, ran: Ran) -> Ran:
+    if hook := _tell(call, ran.outcome):
         asyncio.run(as_coroutine(hook))
+    call.variables.run(call.tell_ended, ran.outcome)
     return ran
 
 
-async def _atold(handler: Handler, job: Any, context: JobContext, ran: Ran) -> Ran:
-    if hook := _tell(handler, job, context, ran.outcome):
+async def _atold(call: _Call, ran: Ran) -> Ran:
+    if hook := _tell(call, ran.outcome):
         await hook
+    call.tell_ended(ran.outcome)
     return ran
 
 
@@ -213,10 +241,10 @@ def _decided(envelope: Envelope, result: Any, error: BaseException | None) -> Ra
     return Ran(decide(envelope, policy, error, now_ms=_now_ms, rand=random.random), result, error)
 
 
-def _tell(handler: Handler, job: Any, context: JobContext, outcome: Outcome) -> Awaitable[None] | None:
-    if not isinstance(outcome, GiveUp) or not handler.has_failed_hook:
+def _tell(call: _Call, outcome: Outcome) -> Awaitable[None] | None:
+    if not isinstance(outcome, GiveUp) or not call.handler.has_failed_hook:
         return None
-    return call_failed_hook(handler, job, outcome.error, context, job_id=context.id)
+    return call_failed_hook(call.handler, call.job, outcome.error, call.context, job_id=call.context.id)
 
 
 def _or_raise(ran: Ran) -> Ran:

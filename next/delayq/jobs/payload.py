@@ -52,6 +52,11 @@ class Payload:
         self._decode = msgspec.json.Decoder(self._shape, dec_hook=read_value).decode
         self._encode = msgspec.json.Encoder(enc_hook=write_value).encode
 
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        """The types of the fields by name."""
+        return self._kinds
+
     def read(self, data: bytes | msgspec.Raw) -> dict[str, Any]:
         """Return the values of the fields from the JSON of a payload.
 

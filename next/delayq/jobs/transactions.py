@@ -22,8 +22,11 @@ from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import BatchPlan, Chain, id_of, name_of
 from delayq.core.display import shown
 from delayq.core.errors import CommittedUnsent, DelayqError, InvalidInput
+from delayq.core.events import JobDispatched
 from delayq.core.job_spec import NewJob
+from delayq.core.listeners import listeners
 from delayq.core.states import OnConflict
+from delayq.jobs.dispatched import tell_dispatched
 from delayq.jobs.django_connections import uses_django
 from delayq.manager import Connection
 
@@ -151,7 +154,9 @@ def send_all(waiting: Sequence[Waiting]) -> None:
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
-            one.send_by(one.connection.client)
+            sent = one.send_by(one.connection.client)
+            if JobDispatched in listeners:
+                tell_dispatched(sent)
     unsent.raise_error()
 
 
@@ -160,7 +165,9 @@ async def asend_all(waiting: Sequence[Waiting]) -> None:
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
-            await one.send_by(one.connection.aclient)
+            sent = await one.send_by(one.connection.aclient)
+            if JobDispatched in listeners:
+                tell_dispatched(sent)
     unsent.raise_error()
 
 

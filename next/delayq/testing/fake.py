@@ -10,12 +10,13 @@ from delayq.core.times import Duration, duration_ms, format_duration
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.function import JobFunction
 from delayq.jobs.job import Job
+from delayq.jobs.notification import Notification
 from delayq.redis.interception import intercepted
 from delayq.testing.fake_server import FakeExecutor, FakeServer
 from delayq.testing.recorded import FakeBatch, FakeJob, Shape, batch_of
 
-AnyJob = str | type[Job] | JobFunction[..., Any]
-"""A job name, a job class, or a function with the decorator `@job`."""
+AnyJob = str | type[Job] | type[Notification] | JobFunction[..., Any]
+"""A job name, a class of jobs or notifications, or a function with the decorator `@job`."""
 
 Where = Callable[[FakeJob], bool]
 """A function that gets a recorded job. A job counts only if the function returns True for it."""
@@ -134,7 +135,7 @@ def _name_of(job: AnyJob) -> str:
         return job
     if isinstance(job, JobFunction):
         return job._handler.name
-    if isinstance(job, type) and issubclass(job, Job):
+    if isinstance(job, type) and issubclass(job, Job | Notification):
         return job.job_name
     if isinstance(job, Sendable):
         raise InvalidInput(

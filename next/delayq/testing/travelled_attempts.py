@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from delayq.backends.values import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
+from delayq.backends.values import Delivery, SettleAnswer, Settlement, Stopped
 from delayq.core.control_flow import JobInterrupted
 from delayq.core.envelope import decode
 from delayq.core.errors import BackendError, UnreadableEnvelope
+from delayq.core.events import Ended
 from delayq.core.options import TIMEOUT_GRACE_MS, Options
-from delayq.core.outcome import Done, Outcome, default_policy
+from delayq.core.outcome import Outcome, default_policy
 from delayq.core.shards import queue_of
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import registry
@@ -24,13 +25,12 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
 from delayq.redis.worker.consumer import RedisConsumer
 from delayq.worker.attempt import Attempt, Attempts, current_attempt
+from delayq.worker.listened_attempt import class_of_attempts, ended_as
 from delayq.worker.runners.job_runner import PLACE_RESERVE_MS
 
 T = TypeVar("T")
 
 CONSUMER: Final = "delayq-travel"
-
-Ended = Literal["done", "retried", "snoozed", "failed", "discarded", "cancelled"]
 
 
 class Attempted(msgspec.Struct, frozen=True):
@@ -72,6 +72,7 @@ class TravelledAttempts:
             standard=default_policy(self._options),
             unlock=consumer.unlock,
             key_ring=self._options.key_ring,
+            make=class_of_attempts(),
         )
         _, deliveries = consumer.complete(consumer.begin([], 1))
         done = []
@@ -85,7 +86,7 @@ class TravelledAttempts:
         """Run one delivery in this thread, as the runner of a child does."""
         begun = attempts.begin(delivery)
         if not isinstance(begun, Attempt):
-            return self._attempted(delivery, _word_of(begun)), begun
+            return self._attempted(delivery, ended_as(begun)), begun
         timeout_ms = begun.policy.timeout_ms
         begun.job_context = WorkerContext(
             begun.envelope,
@@ -101,6 +102,7 @@ class TravelledAttempts:
         outcome: Outcome | None = None
         result: Any = None
         error: BaseException | None = None
+        late_error: BaseException | None = None
         try:
             result, error = _called(begun)
             outcome = attempts.decide(begun, error)
@@ -108,11 +110,12 @@ class TravelledAttempts:
                 begun.context.run(asyncio.run, as_coroutine(hook))
             settlement = attempts.settle(begun, outcome, result)
         except Exception as broken:
-            error = broken
+            error = late_error = broken
             settlement = attempts.settle_broken(begun, outcome, broken)
         finally:
             current_attempt.reset(token)
-        return self._attempted(delivery, _word_of(settlement, outcome), result, error), settlement
+        begun.context.run(begun.tell_ended, settlement, outcome, late_error)
+        return self._attempted(delivery, ended_as(settlement, outcome), result, error), settlement
 
     def _attempted(
         self, delivery: Delivery, outcome: Ended, result: Any = None, error: BaseException | None = None
@@ -136,19 +139,11 @@ def _called(attempt: Attempt) -> tuple[Any, BaseException | None]:
     """Call the handler, and return its result or its error. Ctrl-C and `pytest.fail` end the test."""
     try:
         if attempt.handler.is_async:
-            return attempt.context.run(asyncio.run, attempt.acall()), None
+            with asyncio.Runner() as runner:
+                return runner.run(attempt.acall(), context=attempt.context), None
         return attempt.call(), None
     except (Exception, JobInterrupted) as error:
         return None, error
-
-
-def _word_of(settlement: Settlement, outcome: Outcome | None = None) -> Ended:
-    if isinstance(outcome, Done) and outcome.discarded:
-        return "discarded"
-    if isinstance(settlement, Released):
-        return "retried" if settlement.failure else "snoozed"
-    words: dict[type, Ended] = {Acked: "done", Failed: "failed", Stopped: "cancelled"}
-    return words[type(settlement)]
 
 
 def _outside_of_loops(run: Callable[[], T]) -> T:

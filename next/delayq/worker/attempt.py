@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -68,6 +68,9 @@ class Attempt(msgspec.Struct, gc=False):
     free_key: Callable[[], None] | None = None
     is_logged: bool = False
 
+    is_listened: ClassVar[bool] = False
+    """True if `tell_ended` must be called at the end."""
+
     async def acall(self) -> Any:
         """Call and await a handler that is a coroutine function. The caller runs this in `context`."""
         if self.refusal is not None:
@@ -101,6 +104,9 @@ class Attempt(msgspec.Struct, gc=False):
             result = self.context.run(asyncio.run, as_coroutine(result))
         return checked_result(result)
 
+    def tell_ended(self, settlement: Settlement, outcome: Outcome | None, error: BaseException | None) -> None:
+        """Emit JobEnded; see ListenedAttempt."""
+
 
 class CurrentAttempt:
     """The attempt that runs now in a thread or task, or None.
@@ -123,7 +129,7 @@ class Attempts:
     `registry`: the handlers. `now_ms`: returns the time of the backend in epoch ms. `standard`: values for the parts of
     a policy that a job does not declare. `rand`: returns numbers from 0 up to 1, for jitter. `unlock`: frees the unique
     key of a job, see Consumer.unlock; None in a process that calls no handlers. `key_ring`: the keys of encrypted jobs;
-    None = no keys.
+    None = no keys. `make`: the class of the attempts.
 
     Each attempt runs in its own copy of the context variables, so that no job sees variables that another job has set.
     `current` is the value of `current_attempt` in these copies, unless a runner sets another value.
@@ -138,7 +144,9 @@ class Attempts:
         rand: Callable[[], float] = random.random,
         unlock: Callable[[DeliveryRef, str], bool] | None = None,
         key_ring: KeyRing | None = None,
+        make: type[Attempt] = Attempt,
     ) -> None:
+        self._make = make
         self._key_ring = key_ring
         self._registry = registry
         self._unlock = unlock
@@ -178,7 +186,7 @@ class Attempts:
         except BaseException as error:  # code of the application reads the payload, and may raise SystemExit
             return self._decided(delivery, envelope, policy_of(envelope, policy), error)
         limit = self._limit(policy) if refusal is None else HOOK_LIMIT
-        attempt = Attempt(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
+        attempt = self._make(delivery, envelope, handler, policy, job, limit, self._base.copy(), refusal)
         if envelope.unique is not None and (digest := to_free_at_start(envelope.unique)):
             attempt.free_key = partial(self._free_key, delivery, digest)
         return attempt
@@ -346,6 +354,8 @@ def _with_chain(settlement: Settlement, envelope: bytes, chain: Chain) -> Settle
 
 def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
     """Return a name for the code of a part that runs after a handler, or '' if the job has no such code."""
+    if part is Part.LISTENER:
+        return "listener of JobEnded"
     if part is Part.HOOK and handler.has_failed_hook:
         return "hook `failed` of the job"
     if part is Part.BACKOFF and not runs_no_function(policy.backoff):

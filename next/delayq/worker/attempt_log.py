@@ -51,8 +51,8 @@ def log_end(
         text = f"{text}: {decided.reason}"
     if isinstance(decided, Done) and decided.discarded:
         outcome, text = "discarded", f"discarded: {decided.discarded}"
-    runtime_ms = round(seconds * 1000)
-    started_ms = now_ms - runtime_ms
+    runtime_ms = int(seconds * 1000)
+    started_ms = max(now_ms - runtime_ms, delivery.due_ms)  # this clock and that of the server may differ by 1 ms
     started = format_instant(started_ms)
     members = log_members(delivery, envelope)
     logger.disabled = False

@@ -8,17 +8,19 @@ import sys
 from typing import Any, Final
 
 from delayq.backends.protocol import Backend
-from delayq.core.events import WorkerStopping
+from delayq.core.events import WorkerStarting, WorkerStopping
+from delayq.core.listeners import emit
 from delayq.core.options import Options
 from delayq.core.outcome import default_policy
 from delayq.jobs.django_connections import handlers_of_child
-from delayq.jobs.listeners import emit
 from delayq.jobs.registry import Registry
 from delayq.worker import log_context
 from delayq.worker.attempt import Attempts
 from delayq.worker.child import Child
 from delayq.worker.forking import ONLY_FOR_PARENT, WAKE_SIGNAL
 from delayq.worker.in_flight import InFlight
+from delayq.worker.listened_attempt import class_of_attempts
+from delayq.worker.listening_child import maker_of_child, queues_of
 from delayq.worker.options import WorkerOptions
 from delayq.worker.runners.job_runner import JobRunner
 from delayq.worker.shared_memory import SlotTable
@@ -65,6 +67,7 @@ def run_child(
         standard=default_policy(defaults),
         unlock=consumer.unlock,
         key_ring=defaults.key_ring,
+        make=class_of_attempts(),
     )
     runner = JobRunner(
         in_flight,
@@ -75,7 +78,7 @@ def run_child(
         log_jobs=options.log_jobs,
     )
     log_context.install()
-    child = Child(
+    child = maker_of_child(name)(
         consumer,
         slots,
         in_flight,
@@ -95,6 +98,7 @@ def run_child(
         memory=options.memory,
     )
     watchdog.start()
+    emit(WorkerStarting(name, queues_of(slots.queues)))
     child.run()
     watchdog.stop()
     _leave(name, max(options.grace, SHORTEST_FLUSH))

@@ -75,7 +75,7 @@ class CrashRecovery:
         for delivery in pending:
             view = views.get(delivery.key)
             state = SlotState.WAITING if view is None else view.state
-            if state is SlotState.DONE:
+            if state is SlotState.DONE or (view is not None and view.part is Part.LISTENER_OF_DONE):
                 done.append(delivery.ref)
             elif state is SlotState.WAITING or (child.ending and not self._is_to_blame(child, delivery)):
                 unstarted.append(delivery.ref)

@@ -73,11 +73,14 @@ class SlotState(IntEnum):
 
 
 class Part(IntEnum):
-    """The code of the application that may be running for a job: handler, backoff function or hook `failed`."""
+    """The code of the application that may be running for a job: handler, backoff function, hook or listener."""
 
     HANDLER = 0
     BACKOFF = 1
     HOOK = 2
+    LISTENER = 3
+    LISTENER_OF_DONE = 4
+    """A listener of a job that only has to be acknowledged. If the child dies, the supervisor acknowledges the job."""
 
 
 class Stop(IntEnum):

@@ -1,5 +1,6 @@
 """Waits for Redis at the start of workers and movers, because services start in any order."""
 
+import math
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ from delayq.core.errors import BackendUnavailable, LoginRefused, OutcomeUnknown
 from delayq.core.outages import Outages
 
 WAITING: Final = "waiting for Redis"
+PAUSES: Final = wait_random_exponential(multiplier=0.2, max=5.0)
 
 T = TypeVar("T")
 
@@ -23,8 +25,9 @@ T = TypeVar("T")
 def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None, waits_for_login: bool = False) -> T:
     """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
-    Raises BackendUnavailable or OutcomeUnknown if Redis has not answered after `retry_timeout` seconds; None = wait
-    without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process of a running worker.
+    `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown is
+    raised; None = wait without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process of a
+    running worker.
     """
     retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)
     if waits_for_login:
@@ -37,9 +40,13 @@ def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None,
         if isinstance(error, Exception):
             outages.tell(WAITING, error)
 
+    def pause(state: RetryCallState) -> float:
+        passed = state.seconds_since_start or 0.0
+        return min(PAUSES(state), math.inf if retry_timeout is None else max(retry_timeout - passed, 0.0))
+
     retrying = Retrying(
         retry=retry_if_exception_type(retried),
-        wait=wait_random_exponential(multiplier=0.2, max=5.0),
+        wait=pause,
         stop=stop_never if retry_timeout is None else stop_after_delay(retry_timeout),
         before_sleep=log_failure,
         reraise=True,

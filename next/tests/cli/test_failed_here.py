@@ -101,7 +101,6 @@ def test_a_job_that_asks_to_run_again_stays_as_it_is(run: Run, shop: DelayQ) -> 
         (("--here", "pay-0", "--data", "{}", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),
         (("--here", "nope", "--app", "here_jobs"), 3, "No job 'nope' is known in any queue."),
         (("--here", "pay-4", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),
-        (("pay-0", "--app", "here_jobs"), 2, "--app belongs to --here."),
     ],
 )
 def test_a_refusal_says_why_and_runs_nothing(

@@ -25,6 +25,8 @@ PAGES = (
     "batches",
     "middleware",
     "limits",
+    "events",
+    "notifications",
     "transactions",
     "encryption",
     "models",

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
-from delayq import Job, Manager, Settings, set_manager, use_models
+from delayq import Job, Manager, Notification, Settings, notify, set_manager, use_channel, use_models
 from delayq.contrib.sqlalchemy import SQLAlchemyModels
 from delayq.core.encryption import new_key
 from delayq.core.outcome import Done
@@ -31,6 +31,19 @@ class Ship(Job, name="together.ship", encrypted=True):
     def handle(self) -> str:
         seen.append(self.order.buyer)
         return self.order.buyer
+
+
+class Shipped(Notification, name="together.shipped"):
+    def via(self, recipient: Order) -> list[str]:
+        return ["note"]
+
+    def to_note(self, recipient: Order) -> str:
+        return f"for {recipient.buyer}"
+
+
+class Notes:
+    def send(self, recipient: Order, content: str) -> None:
+        seen.append(content)
 
 
 @pytest.fixture
@@ -78,3 +91,14 @@ def test_travel_decrypts_and_loads(orders: sessionmaker[Session], delayq_travel:
         session.commit()
     (attempted,) = delayq_travel("5m")
     assert (attempted.outcome, attempted.result, seen) == ("done", "eve", ["eve"])
+
+
+def test_a_recipient_can_be_a_model(orders: sessionmaker[Session], delayq_travel: Travel) -> None:
+    use_channel("note", Notes())
+    with orders() as session:
+        order = Order(id=4, buyer="ida")
+        session.add(order)
+        session.commit()
+        notify(order, Shipped())
+    assert [one.outcome for one in delayq_travel("0s")] == ["done"]
+    assert seen == ["for ida"]

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delayq.cli.options import AllFailed, App, JobIds, Json, Name, OfQueues, Signature, Since, Until, Yes
+from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, spread
@@ -47,7 +47,16 @@ def retry(
     here: Annotated[
         bool, typer.Option("--here", help="Run one failed job in this process, for a debugger. Needs --app.")
     ] = False,
-    app: App = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE",
+            help="Module that declares the jobs for --here. Without --here: module whose listeners of "
+            "JobRetryRequested are called.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run failed jobs again. Their attempts are counted from 0. With --json, print one line for each job.
@@ -67,13 +76,15 @@ def retry(
         payload = None if data is None else read_payload(data)
         run_here(session_of(context), chosen, payload=payload, app=app, as_json=json)
         return
-    if app is not None:
-        raise InvalidInput("--app belongs to --here.", hint="Add --here, or leave out --app.", field="app")
     if data is not None and len(chosen.ids) != 1:
         raise InvalidInput("--data is the payload of one job.", hint="Name one id.", field="data")
     payload = None if data is None else read_payload(data)
     pause = spacing(rate)
     session, refusals = session_of(context), Refusals()
+    if app is not None:
+        from delayq.cli.application import load_listeners  # imports the job API, which other commands do not need
+
+        load_listeners(session, app)
     done: Counter[str] = Counter()
     with session.client() as client, session.audited("failed retry", str(chosen)) as deed:
         progress, next_at = Progress("retried"), 0.0

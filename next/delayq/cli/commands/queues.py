@@ -10,17 +10,19 @@ import typer
 
 from delayq.cli.commands.workers import note_switches, read_control
 from delayq.cli.families import PLAIN
-from delayq.cli.options import For, Json, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
+from delayq.cli.options import For, Json, ListenersOf, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
 from delayq.core.display import did_you_mean, several
 from delayq.core.errors import InvalidInput, NodeError
+from delayq.core.events import QueueBusy
 from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
 from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
 from delayq.core.json_shapes.workers import ControlShape
+from delayq.core.listeners import emit
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
 from delayq.core.views import HOLDS_TEXT, DayCounts, QueueStats, QueueView
 
@@ -53,15 +55,25 @@ def stats(
             metavar="N",
         ),
     ] = None,
+    app: ListenersOf = None,
     json: Json = False,
 ) -> None:
     """Count the jobs of each queue by state.
 
-    Exit code 1: a queue could not be read, or has more ready jobs than --busy-above.
+    Exit code 1: a queue could not be read, or has more ready jobs than --busy-above. With --app, the listeners of
+    QueueBusy in this module are called for each such queue.
 
     delayq stats --queue orders --days 7
     """
+    if app is not None and busy_above is None:
+        raise InvalidInput(
+            "--app belongs to --busy-above.", hint="Add --busy-above N, or leave out --app.", field="app"
+        )
     session = session_of(context)
+    if app is not None:
+        from delayq.cli.application import load_listeners  # imports the job API, which other commands do not need
+
+        load_listeners(session, app)
     with session.client() as client:
         if queue is not None:
             check_queue_known(client, queue)
@@ -80,7 +92,10 @@ def stats(
         note_switches(control)
     if not found and not session.quiet:
         print_note("No queue is known yet; the first `delayq schedule` creates one.")
-    busy = [one.queue for one in found if busy_above is not None and one.ready > busy_above]
+    busy = [] if busy_above is None else [one.queue for one in found if one.ready > busy_above]
+    for one in found:
+        if busy_above is not None and one.ready > busy_above:
+            emit(QueueBusy(one.queue, one.ready, busy_above))
     if busy:
         print_note(f"More than {busy_above:,} jobs are ready in: {', '.join(busy)}.")
     if busy or any(one.error for one in found):

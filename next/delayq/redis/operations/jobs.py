@@ -28,10 +28,12 @@ from delayq.core.errors import (
     JobRunning,
     NotConfirmed,
 )
+from delayq.core.events import JobRetryRequested
 from delayq.core.failed import no_payload
 from delayq.core.ids import new_id
 from delayq.core.job_search import JobSearch
 from delayq.core.job_spec import check_whole_number, when_of
+from delayq.core.listeners import emit, listeners
 from delayq.core.names import check_id, check_ids
 from delayq.core.states import Answer
 from delayq.core.times import Duration, Instant, duration_ms
@@ -326,6 +328,8 @@ class JobOperations(OperationsBase[RefT]):
 
     async def _retried(self, info: JobInfo, answer: RetryAnswer) -> RefT:
         if answer.answer == "scheduled":
+            if JobRetryRequested in listeners:
+                emit(JobRetryRequested(info.id, info.name, info.queue))
             return self._make_ref(info.id, info.queue, "scheduled", answer.due_ms, "scheduled", info.name)
         if answer.answer == "conflict":
             raise Conflict(

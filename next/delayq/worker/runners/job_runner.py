@@ -6,6 +6,7 @@ import os
 import threading
 from typing import Any, Final
 
+from delayq.backends.values import Acked, Settlement
 from delayq.core.control_flow import JobInterrupted
 from delayq.core.options import TIMEOUT_GRACE_MS
 from delayq.core.outcome import GiveUp, Outcome
@@ -125,13 +126,17 @@ class JobRunner:
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         self._note_end(error)
         outcome: Outcome | None = None
+        late_error: BaseException | None = None
         try:
             outcome = self._decide(job, attempt, error)
             if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
                 attempt.context.run(asyncio.run, as_coroutine(hook))
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:  # a thread that ends here would never run another job
+            late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
+        if attempt.is_listened:
+            attempt.context.run(self._tell_ended, job, attempt, settlement, outcome, late_error)
         self._in_flight.finish(job, settlement)
         if self._log_jobs:
             self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
@@ -145,6 +150,19 @@ class JobRunner:
         if isinstance(outcome, GiveUp):
             slots.mark_part(job.slot, Part.HOOK)
         return outcome
+
+    def _tell_ended(
+        self,
+        job: JobInFlight,
+        attempt: Attempt,
+        settlement: Settlement,
+        outcome: Outcome | None,
+        late_error: BaseException | None,
+    ) -> None:
+        """Call the listeners of JobEnded. If they hang and the process is killed, a job that is done stays done."""
+        is_done = type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope
+        self._in_flight.slots.mark_part(job.slot, Part.LISTENER_OF_DONE if is_done else Part.LISTENER)
+        attempt.tell_ended(settlement, outcome, late_error)
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
@@ -162,13 +180,17 @@ class JobRunner:
         """End an attempt that ran in the event loop. An async hook `failed` is awaited there too."""
         self._note_end(error)
         outcome: Outcome | None = None
+        late_error: BaseException | None = None
         try:
             outcome = self._decide(job, attempt, error)
             if hook := self._attempts.call_failed_hook(attempt, outcome):
                 await hook
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:
+            late_error = broken
             settlement = self._attempts.settle_broken(attempt, outcome, broken)
+        if attempt.is_listened:
+            self._tell_ended(job, attempt, settlement, outcome, late_error)
         self._in_loop.discard(job)
         self._in_flight.finish(job, settlement)
         self._has_ended.set()

@@ -1,0 +1,78 @@
+"""Listeners: functions of the application that are called for events in this process.
+
+@listener(WorkerStopping)
+def flush(event: WorkerStopping) -> None: ...
+"""
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+logger: Final = logging.getLogger("delayq")
+
+listeners: Final[dict[type[Any], list[Callable[[Any], object]]]] = {}
+"""The listeners by event class. Code that emits an event first checks whether the class of the event is a key."""
+
+
+def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
+    """Call the decorated function with each event of this class that occurs in this process.
+
+    `kind` is a class of delayq, such as WorkerStopping, or a class of the application, whose events `emit` passes on.
+    The listener runs in the thread that emits the event. Exceptions of a listener are logged, and never change the
+    outcome of a job. Raises InvalidInput if `kind` is not a class, or if the function is async.
+
+        @listener(WorkerStopping)
+        def flush(event: WorkerStopping) -> None: ...
+    """
+    check_event_class(kind)
+
+    def register(function: Callable[[E], R]) -> Callable[[E], R]:
+        if inspect.iscoroutinefunction(function):
+            raise InvalidInput(
+                f"The listener {shown(function)} is async.",
+                hint="Use a plain function, or the decorator `queued_listener`, which also accepts async functions.",
+                field="listener",
+            )
+        listeners.setdefault(kind, []).append(function)
+        return function
+
+    return register
+
+
+def emit(event: object) -> bool:
+    """Call the listeners of an event, which is an object of any class. Use this for events of the application.
+
+    Exceptions of listeners are logged and not raised, so that they never change the outcome of a job. Return False if a
+    listener raised an exception or returned False. Only listeners of exactly the class of the event are called.
+
+        @listener(OrderPlaced)
+        def count(event: OrderPlaced) -> None: ...
+
+        emit(OrderPlaced(order_id=42))
+    """
+    is_fine = True
+    for function in tuple(listeners.get(type(event), ())):
+        try:
+            if function(event) is False:
+                is_fine = False
+        except (Exception, SystemExit):
+            logger.exception("a listener of %s failed", type(event).__name__)
+            is_fine = False
+    return is_fine
+
+
+def check_event_class(kind: object) -> None:
+    """Raise InvalidInput if `kind` is not a class."""
+    if not isinstance(kind, type):
+        raise InvalidInput(
+            f"The listener is declared for {shown(kind)}, which is not a class.",
+            hint="Name the class of the event, as in @listener(JobEnded).",
+            field="kind",
+        )
