@@ -25,9 +25,9 @@ T = TypeVar("T")
 def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None, waits_for_login: bool = False) -> T:
     """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
-    `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown is
-    raised; None = wait without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process of a
-    running worker.
+    `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown
+    is raised; None = wait without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process
+    of a running worker.
     """
     retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)
     if waits_for_login:
