@@ -1,7 +1,8 @@
 """The ids that delayq makes."""
 
 import base64
-import multiprocessing
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -16,17 +17,24 @@ def test_ids_are_unique_and_fit_the_grammar() -> None:
     assert all(len(check_id(job_id)) == 26 for job_id in made)
 
 
-def test_a_forked_process_makes_ids_of_its_own() -> None:
-    ids.new_id()  # from here on a stock of noise is there
-    with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as children:
-        made = [children.apply(_tails_of_ids) for _ in range(3)]
-    made.append(_tails_of_ids())
-    assert len({tail for tails in made for tail in tails}) == 4 * 10
+FORKS = """
+import multiprocessing
+from delayq.core import ids
 
-
-def _tails_of_ids() -> list[str]:
-    """Return the part of ten new ids that does not come from the clock."""
+def tails_of_ids():
     return [ids.new_id()[-16:] for _ in range(10)]
+
+ids.new_id()  # from here on a stock of noise is there
+with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as children:
+    made = [children.apply(tails_of_ids) for _ in range(3)]
+made.append(tails_of_ids())
+assert len({tail for tails in made for tail in tails}) == 4 * 10
+"""
+"""Compares the ends of ids, which do not come from the clock. A process of the tests has threads, and is not forked."""
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKS], check=True)
 
 
 def test_the_noise_of_an_id_uses_every_letter_that_its_fixed_bits_allow() -> None:
