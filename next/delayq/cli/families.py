@@ -151,7 +151,7 @@ class Families(TyperGroup):
 
 def _refuse_number(error: Exception) -> None:
     """Raise InvalidInput if typer refused the value of an option because it is not a number that the option allows."""
-    found = getattr(error.__cause__, "errors", list)()
+    found: list[Any] = getattr(error.__cause__, "errors", list)()
     if type(error).__name__ != "BadParameter" or not found or found[0]["type"] not in _OF_NUMBERS:
         return
     (bound,) = found[0].get("ctx", {}).values() or ("",)

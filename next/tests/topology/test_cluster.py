@@ -44,6 +44,8 @@ from tests.support.topologies import (
 )
 from tests.support.waiting import wait_until
 
+FORM = r"redis\+cluster://host1:6379,host2:6379"
+
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("cluster")]  # one group of servers for all tests
 
 QUEUES = [f"q{n}" for n in range(6)]
@@ -247,7 +249,15 @@ def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup,
     ("url", "sentence"),
     [
         ("redis+cluster://h1/1", "a Redis Cluster has only database 0"),
-        ("redis+cluster://h1:port", "is not the address"),
+        ("redis+cluster://h1,h2?db=2", "a Redis Cluster has only database 0"),
+        ("redis+cluster://h1:port", f"url 'redis\\+cluster://h1:port' is not the address .* Write {FORM}"),
+        (
+            "redis+cluster://:pw@127.0.0.1:99999",
+            r"url 'redis\+cluster://:\*\*\*@127\.0\.0\.1:99999' is not the address",
+        ),
+        ("redis+cluster://", f"is not the address .* Write {FORM}"),
+        ("redis+cluster://h1,", "is not the address"),
+        ("redis+cluster://a b:1", "is not the address"),
         ("redis+cluster://h1?prot=3", "has an option that delayq does not support"),
     ],
 )

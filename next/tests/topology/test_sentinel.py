@@ -29,6 +29,8 @@ from tests.support.topologies import (
 )
 from tests.support.waiting import wait_until
 
+FORM = r"redis\+sentinel://host1:26379,host2:26379/SERVICE/0"
+
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sentinel")]  # one group of servers for all tests
 
 
@@ -165,7 +167,15 @@ def test_passwords_of_sentinels_and_servers() -> None:
     ("url", "sentence"),
     [
         ("redis+sentinel://h1,h2", "does not name the service"),
-        ("redis+sentinel://h1/main/x", "is not the address"),
+        ("redis+sentinel://h1/main/x", f"url 'redis\\+sentinel://h1/main/x' is not the address .* Write {FORM}"),
+        ("redis+sentinel://:pw@h1/main/0/1", r"url 'redis\+sentinel://:\*\*\*@h1/main/0/1' is not the address"),
+        ("redis+sentinel://h1/main/-1", "is not the address"),
+        ("redis+sentinel://h1/main?db=x", "is not the address"),
+        ("redis+sentinel:///main/0", f"url 'redis\\+sentinel:///main/0' is not the address .* Write {FORM}"),
+        ("redis+sentinel://h1,,h2/main", "is not the address"),
+        ("redis+sentinel://a b/main", "is not the address"),
+        ("redis+sentinel://h1/main?sentinel_user=a", r"Did you mean sentinel_username\?"),
+        ("redis+sentinel://h1/main?colour=a", "sentinel_username, sentinel_password"),
         ("redis+sentinel://h1:port/main", "is not the address"),
         ("redis+sentinel://h1/main?sentinel_passwort=x", "has an option that delayq does not support"),
     ],
@@ -173,6 +183,12 @@ def test_passwords_of_sentinels_and_servers() -> None:
 def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SentinelAddress(url)
+
+
+def test_the_database_may_be_an_option() -> None:
+    address = SentinelAddress("redis+sentinel://h1/main?db=3&protocol=2")
+    assert [one.masked for one in address.sentinels] == ["redis://h1:26379?protocol=2"]
+    assert address.primary("10.0.0.1", 6379).masked == "redis://10.0.0.1:6379/3?protocol=2"
 
 
 def test_the_parts_of_an_address() -> None:

@@ -25,6 +25,7 @@ from redis.exceptions import (
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, LoginRefused
 from delayq.redis.connection.leaf import ConnectionLost
+from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -46,7 +47,7 @@ _HINTS: Final = {
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
 }
 
-IF_SENTINEL: Final = "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0."
+IF_SENTINEL: Final = f"If this is the address of a sentinel, write {SENTINEL_FORM}."
 
 _OF_CLIENT_CERTIFICATE: Final = (
     "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
@@ -156,7 +157,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     if isinstance(error, AskError):  # MOVED too
         return Redirected(
             f"Redis at {where} refused {call}: it is a node of a Redis Cluster.",
-            hint="Write redis+cluster://host1:6379,host2:6379 instead of the address of one node.",
+            hint=f"Write {CLUSTER_FORM} instead of the address of one node.",
             slot=error.slot_id,
             node=error.node_addr,
             is_ask=not isinstance(error, MovedError),
