@@ -27,7 +27,7 @@ from delayq.redis.connection.factory import make_executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
-from tests.support.proxy import proxy_to, server_that_answers
+from tests.support.proxy import LOGIN, proxy_to, server_that_answers
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -56,7 +56,7 @@ def count(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_server_that_loads_its_data_is_asked_again(count: Any) -> None:
-    with server_that_answers(LOADING, LOADING, b":7\r\n") as url:
+    with server_that_answers(LOADING, *LOGIN[1:], LOADING, b":7\r\n") as url:
         assert count(url) == 7
 
 

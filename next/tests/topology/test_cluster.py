@@ -4,8 +4,9 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from delayq import (
     set_manager,
 )
 from delayq.cli import main as cli
-from delayq.core.errors import CallRefused, ConfigError, NodeError, NodeUnavailable
+from delayq.core.errors import ConfigError, LoginRefused, NodeError, NodeUnavailable
+from delayq.core.exit_codes import ExitCode
 from delayq.core.shards import shard_names
 from delayq.jobs.dispatch import Sendable, _by_name
 from delayq.redis.connection.slot_map import ClusterAddress
@@ -266,20 +268,32 @@ def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
         ClusterAddress(url)
 
 
-def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: ClusterGroup) -> None:
-    with DelayQ(f"redis://127.0.0.1:{group.servers[0].port}") as client:
-        others = [queue for queue in QUEUES if group.owner(queue) is not group.servers[0]]
-        with pytest.raises(CallRefused, match=r"node of a Redis Cluster\. Write redis\+cluster://"):
-            client.get("x", queue=others[0])
-        with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
-    with DelayQ(group.url) as client:
-        for queue in QUEUES:
-            client.schedule("n", queue=queue, delay="1h")
-    with DelayQ(f"redis://127.0.0.1:{with_list.port}") as client:
-        rows = {stats.queue: stats.error for stats in client.stats() if stats.queue in QUEUES}
-    elsewhere = {queue for queue in QUEUES if group.owner(queue) is not with_list}
-    assert {queue for queue in rows if rows[queue]} == elsewhere
-    assert all("Write redis+cluster://" in rows[queue] for queue in elsewhere)
+@pytest.mark.parametrize("of_list", [True, False])
+def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: ClusterGroup, of_list: bool) -> None:
+    """Also the node with the list of queues gets no queue of such a call."""
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    node = with_list if of_list else next(one for one in group.servers[:3] if one is not with_list)
+    url = f"redis://127.0.0.1:{node.port}"
+    with DelayQ(url) as client:
+        queues = [*(queue for queue in QUEUES if group.owner(queue) is not node), "default"]
+        calls: list[Callable[[], object]] = [partial(client.get, "x"), client.stats]
+        calls += [partial(client.schedule, "n", queue=f"left-{queue}", delay="1h") for queue in queues]
+        for call in calls:
+            with pytest.raises(LoginRefused) as raised:
+                call()
+            assert str(raised.value) == (
+                f"The server at {url} is a node of a Redis Cluster. Nothing was sent. "
+                "Write redis+cluster://host1:6379,host2:6379 instead."
+            )
+            assert raised.value.exit_code == ExitCode.WRONG_USE
+
+    async def story() -> None:
+        async with AsyncDelayQ(url) as client:
+            await client.schedule("n", queue="left", delay="1h")
+
+    with pytest.raises(LoginRefused, match="is a node of a Redis Cluster"):
+        asyncio.run(story())
+    assert not [queue for queue in command(with_list, "SMEMBERS", "delayq:queues") if queue.startswith("left")]
 
 
 def test_a_single_server_is_refused_with_the_right_form(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, DelayqError, LoginRefused
+from delayq.core.exit_codes import ExitCode
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
@@ -122,7 +123,7 @@ def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:
         (
             "redis",
             "",
-            "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
+            "is a sentinel. Nothing was sent. Write redis+sentinel://host1:26379,host2:26379/SERVICE/0 instead.",
         ),
         ("redis", "/2", "refused the login: unknown command 'SELECT'. If this is the address of a sentinel, write"),
         (
@@ -139,6 +140,7 @@ def test_another_kind_of_address_of_a_sentinel_is_refused_with_the_right_form(
         with pytest.raises(DelayqError) as raised:
             client.stats()
         assert sentence in str(raised.value)
+        assert raised.value.exit_code == ExitCode.WRONG_USE
 
 
 def test_the_address_of_a_sentinel_must_not_name_another_server(group: SentinelGroup) -> None:

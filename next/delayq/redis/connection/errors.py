@@ -5,6 +5,7 @@ import errno
 import re
 from typing import Final
 
+from hiredis import pack_command
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -90,6 +91,9 @@ _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELEC
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|" + "|".join(NOT_READY) + r")\b")
 
+
+HELLO: Final = pack_command(("HELLO", 2))  # type: ignore[arg-type]  # the stub declares a tuple with one element
+"""Asks a server for its mode. Every user may send it, whatever the ACL."""
 
 CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError, InvalidResponse)
 """Errors that redis-py and sockets raise without a connection, without a reply in time, or if the server is not Redis.
@@ -196,6 +200,21 @@ def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
     elif "without any password" in reason:
         hint = "Remove the password from the url, or set the password on the server."
     return LoginRefused(f"Redis at {where} refused the login: {reason}.", hint=hint, field="url")
+
+
+def check_mode(hello: object, where: str) -> None:
+    """Raise LoginRefused if the reply to HELLO is that of a sentinel or of a node of a cluster.
+
+    `where`: the address of the server, without secrets.
+    """
+    words = hello if isinstance(hello, list) else []
+    mode = dict(zip(words[::2], words[1::2], strict=False)).get(b"mode")
+    kinds = {b"cluster": ("a node of a Redis Cluster", CLUSTER_FORM), b"sentinel": ("a sentinel", SENTINEL_FORM)}
+    if mode in kinds:
+        kind, form = kinds[mode]
+        raise LoginRefused(
+            f"The server at {where} is {kind}. Nothing was sent.", hint=f"Write {form} instead.", field="url"
+        )
 
 
 def is_logged_in(error: Exception) -> bool:

@@ -107,6 +107,8 @@ class Address:
 
     def __init__(self, url: str, *, written: Written | None = None) -> None:
         self.masked = mask_url(url)
+        self.is_of_one_server = written is None
+        """True if the url of the user names one server, which must not be a sentinel or a node of a cluster."""
         self._written = written or Written(self.masked, _ALL_FORMS, OPTIONS)
         self._check_options(parse_qs(split_url(url, self._written).query, keep_blank_values=True))
         try:
