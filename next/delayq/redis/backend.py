@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.backends.protocol import Backend
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.core.queue_order import Order, strict
+from delayq.core.resting import NODE_REST
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
@@ -37,9 +38,6 @@ SUPERVISOR_RETRY_TIMEOUT: Final = 1.2
 SHORT_TRY_TIMEOUT: Final = 0.5
 """Time limit of one try, in seconds: for supervisors, because a supervisor that waits does nothing else; with several
 servers, also for children and loops."""
-
-NODE_REST: Final = 2.0
-"""How long workers and loops send nothing to a node of a cluster that did not answer, in seconds."""
 
 LATE_START: Final = "jobs can start up to 1 s late"
 LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"

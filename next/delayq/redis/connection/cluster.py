@@ -18,7 +18,7 @@ from delayq.core.errors import (
     OutcomeUnknown,
 )
 from delayq.redis.calls.call import Call, command
-from delayq.redis.connection.errors import Redirected
+from delayq.redis.connection.errors import KeysMoving, Redirected
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.server import waiting
 from delayq.redis.connection.several import host_in_url
@@ -34,6 +34,8 @@ _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 
 class NodeRests(NodeUnavailable):
     """A node failed a moment ago, so the call was not sent."""
+
+    was_skipped = True
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -301,7 +303,7 @@ def _of_node(outcome: Any, unsure: BackendError | None, node: str) -> Any:
     if not isinstance(outcome, BackendError):
         return outcome
     error = _node_error(unsure or outcome)
-    if isinstance(error, NodeError):
+    if isinstance(error, NodeError) and not isinstance(outcome, KeysMoving | Redirected):
         error.node = node
     return error
 

@@ -149,7 +149,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     """Return the delayq error for an error reply of the server at `where`. `call` is the name of the call."""
     code = code_of(error)
     if code in NOT_READY:
-        return BackendUnavailable(
+        return (KeysMoving if code == "TRYAGAIN" else BackendUnavailable)(
             f"Redis at {where} is not ready: {NOT_READY[code]}. Nothing was written.", hint="Try again later."
         )
     if code == "OOM":
@@ -168,6 +168,10 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
         )
     hint = IF_SENTINEL if is_unknown_command(error) else _HINTS.get(code, "")
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=hint)
+
+
+class KeysMoving(BackendUnavailable):
+    """A node of a Redis Cluster is moving the keys of the call to another node. Its other keys can be used."""
 
 
 class Redirected(CallRefused):
