@@ -31,6 +31,7 @@ class Cluster:
         self.asked: list[str] = []
         self.refuses_login: set[str] = set()
         self.moves_keys = False
+        self.down_until = 0.0
         address = ClusterAddress("redis+cluster://h2,h1")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
@@ -57,6 +58,8 @@ class Node:
 
     async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
         self._check_login()
+        if self._cluster.now < self._cluster.down_until:
+            raise BackendUnavailable("refused")
         if self.where == HANGING:
             self._cluster.now += TRY_TIMEOUT
             raise BackendUnavailable("hangs")
@@ -74,6 +77,8 @@ class Node:
             raise LoginRefused(f"Redis at {self.where} refused the login.")
 
     async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[Any]:
+        if self._cluster.now < self._cluster.down_until:
+            raise BackendUnavailable("refused")
         if self._cluster.moves_keys:
             return [refusal(call.name, ResponseError("TRYAGAIN"), self.where) for call in started.calls]
         if self.where == HANGING:
@@ -132,6 +137,31 @@ def test_a_command_waits_for_a_node_only_once() -> None:
     with pytest.raises(NodeUnavailable):
         drive(cluster.executor.run(CALL))
     assert cluster.asked == [HANGING, HANGING, "h2", HANGING, HANGING]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_call_waits_while_no_node_answers(is_known: bool) -> None:
+    cluster = Cluster()
+    cluster.owner = "h2"
+    if is_known:
+        assert drive(cluster.executor.run(CALL)) == "value"
+    cluster.down_until = 103
+    assert drive(cluster.executor.run(CALL)) == "value"
+    assert 103 <= cluster.now < 103.5
+    cluster.down_until = 200
+    began = cluster.now
+    with pytest.raises(BackendUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert RETRY_TIMEOUT - 0.5 <= cluster.now - began <= RETRY_TIMEOUT
+
+
+def test_a_loop_does_not_wait_while_no_node_answers() -> None:
+    cluster = Cluster()
+    cluster.executor._rest = 2.0
+    cluster.down_until = 200
+    with pytest.raises(BackendUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert cluster.now == 100
 
 
 def test_a_node_that_moves_some_keys_has_not_failed() -> None:
