@@ -63,6 +63,7 @@ class RedisBackend:
         self._settings = settings
         self._keys = Keys(settings.prefix)
         self._options = settings.options()
+        self._loops: Executor | None = None
 
     @property
     def where(self) -> str:
@@ -126,14 +127,20 @@ class RedisBackend:
         """Make the queue keeper of the loops."""
         from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 
-        executor = self._loop_executor(RETRY_TIMEOUT)
+        self._loops = executor = self._loop_executor(RETRY_TIMEOUT)
         return RedisQueueKeeper(executor, self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> "Hints":
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
-        return Hints(self._address, self._keys.wake, consequence=LATE_START, is_checked=True)
+        return Hints(
+            self._address,
+            self._keys.wake,
+            consequence=LATE_START,
+            is_checked=True,
+            server=lambda: "" if self._loops is None else self._loops.where,
+        )
 
     def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""

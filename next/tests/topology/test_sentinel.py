@@ -13,6 +13,7 @@ import pytest
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, DelayqError, LoginRefused
 from delayq.core.exit_codes import ExitCode
+from delayq.redis.backend import RedisBackend
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
@@ -79,6 +80,23 @@ def test_a_worker_follows_the_primary(group: SentinelGroup, tmp_path: Path) -> N
             with failing(group, number):
                 client.schedule("stamp", {"path": str(log), "text": "after"}, queue="q")
                 wait_until(lambda: lines(log)[-1] == "after")
+
+
+def test_notifications_come_from_the_new_primary_although_the_old_one_answers(group: SentinelGroup) -> None:
+    settings = load_settings(url=group.url)
+    backend = RedisBackend(settings)
+    hints, keeper = backend.wake_ups(), backend.queue_keeper([], name="dq:a:1:x")
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue="hinted", delay="1h")
+        wait_until(lambda: hints.wait(0.1) or hints.is_subscribed)
+        keeper.queues()
+        with walled_off(group):
+            time.sleep(ASK_EVERY)  # the loops ask the sentinels again
+            keeper.promote("hinted")
+            hints.wait(0)
+            wait_until(lambda: hints.wait(0.1) or hints.is_subscribed)
+            client.schedule("n", queue="hinted", delay="30m")
+            wait_until(lambda: "hinted" in dict(hints.wait(0.1)))
 
 
 def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
