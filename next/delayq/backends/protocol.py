@@ -198,6 +198,11 @@ class QueueKeeper(Protocol):
         """List the names of the queues to serve."""
         ...
 
+    @property
+    def has_all_queues(self) -> bool:
+        """False if the storage refused or did not answer the last read of `queues`, so that some may be missing."""
+        ...
+
     def promote(self, queue: str) -> Promoted:
         """Make due jobs ready. One call handles a limited number of jobs; `wait_us` = 0 means that more are due."""
         ...

@@ -12,6 +12,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
+
 PLAIN: Final[dict[str, Any]] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,
@@ -73,6 +76,15 @@ _OF_OTHER_TOOLS: Final = {
 _OF_FAILED_JOBS: Final = ("forget", "groups", "retry")
 """Commands of `delayq failed` that users look for among the other commands."""
 
+_OF_NUMBERS: Final = {
+    "int_parsing": "",
+    "int_parsing_size": "",
+    "int_from_float": "",
+    "greater_than_equal": " of at least ",
+    "less_than_equal": " of at most ",
+}
+"""Errors of pydantic, with which typer checks options, and a text that follows 'Use a whole number'."""
+
 _WIDTH: Final = max(map(len, COMMANDS))
 
 
@@ -106,10 +118,14 @@ class Families(TyperGroup):
         return get_command(app)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Errors for unknown options and for words without an option name the right option."""
+        """Run the command. Errors for unknown options and for words without an option name the right option.
+
+        Raises InvalidInput for an option that needs a number and has another value.
+        """
         try:
             return super().invoke(ctx)
         except Exception as error:
+            _refuse_number(error)
             option = getattr(error, "option_name", "")
             is_extra_word = getattr(error, "message", "").startswith("Got unexpected extra argument")
             if type(error).__name__ != "NoSuchOption" and not is_extra_word:
@@ -131,3 +147,15 @@ class Families(TyperGroup):
         for section, rows in groupby(COMMANDS.items(), key=lambda row: row[1].section):
             with formatter.section(section):
                 formatter.write_dl([(name.ljust(_WIDTH), command.line) for name, command in rows])
+
+
+def _refuse_number(error: Exception) -> None:
+    """Raise InvalidInput if typer refused the value of an option because it is not a number that the option allows."""
+    found: list[Any] = getattr(error.__cause__, "errors", list)()
+    if type(error).__name__ != "BadParameter" or not found or found[0]["type"] not in _OF_NUMBERS:
+        return
+    (bound,) = found[0].get("ctx", {}).values() or ("",)
+    raise InvalidInput(
+        f"{error.param.opts[0]} is {shown(found[0]['input'])}.",  # type: ignore[attr-defined]
+        hint=f"Use a whole number{_OF_NUMBERS[found[0]['type']]}{bound}.",
+    ) from None

@@ -63,6 +63,24 @@ Until = Annotated[
         show_default=False,
     ),
 ]
+TimeSince = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only jobs whose listed time is this or later; 2h = 2 hours ago.",
+        show_default=False,
+    ),
+]
+TimeUntil = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="Only jobs whose listed time is this or earlier; 2h = 2 hours ago.",
+        show_default=False,
+    ),
+]
 Signature = Annotated[
     str | None,
     typer.Option(

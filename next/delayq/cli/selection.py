@@ -43,6 +43,7 @@ class Selection:
     is_all: bool = False
     queue: Sequence[str] | None = None
     name: str | None = None
+    tag: str | None = None
     since: str | None = None
     until: str | None = None
     signature: str | None = None
@@ -50,7 +51,13 @@ class Selection:
     @property
     def narrowing(self) -> dict[str, str]:
         """The filter options with their values, except for --queue."""
-        options = {"--name": self.name, "--since": self.since, "--until": self.until, "--signature": self.signature}
+        options = {
+            "--name": self.name,
+            "--tag": self.tag,
+            "--since": self.since,
+            "--until": self.until,
+            "--signature": self.signature,
+        }
         return {option: value for option, value in options.items() if value is not None}
 
     def check(self) -> None:
@@ -61,7 +68,7 @@ class Selection:
         if not self.ids and not narrowing:
             raise InvalidInput(
                 "No failed job is named.",
-                hint="Give ids, or --name, --since, --until, --signature, or --all for all failed jobs.",
+                hint="Give ids, or --name, --tag, --since, --until, --signature, or --all for all failed jobs.",
             )
 
     def search(self, client: DelayQ, *, newest_first: bool | None = None) -> JobSearch:
@@ -70,6 +77,7 @@ class Selection:
             state="failed",
             queues=named_queues(client, self.queue),
             name=self.name,
+            tag=self.tag,
             since=self.since,
             until=self.until,
             signature=self.signature,

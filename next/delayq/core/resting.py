@@ -12,6 +12,9 @@ T = TypeVar("T")
 
 REST: Final = 1.0
 
+NODE_REST: Final = 2.0
+"""How long workers and loops send nothing to a node of a cluster that did not answer, in seconds."""
+
 QUIET: Final = 5.0
 """An error has ended if a call succeeds at least this many seconds after the last failed call.
 
@@ -33,11 +36,15 @@ class RestingQueues:
     def rest(self, queue: str, error: Exception) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
 
-        If a node of a cluster failed, log one line for all queues of this node.
+        If a node of a cluster failed, log one line for all queues of this node. Its skipped calls do not count.
         """
-        node = error.node if isinstance(error, NodeError) else ""
-        self._failing[queue] = what = f"node {node} failed" if node else f"queue {queue_of(queue)} failed"
-        self._outages.tell(what, error, plan=f"; next try in {REST:g} s")
+        what, plan = f"queue {queue_of(queue)} failed", f"; next try in {REST:g} s"
+        if isinstance(error, NodeError) and error.node:
+            what, plan = f"node {error.node} failed", f"; left alone for up to {NODE_REST:g} s"
+        is_known = what in self._failing.values()
+        if not (is_known and isinstance(error, NodeError) and error.was_skipped):
+            self._outages.tell(what, error, plan=plan)
+        self._failing[queue] = what
         self._until[queue] = self._clock() + REST
         self._refused.add(queue)
 

@@ -34,7 +34,7 @@ class Janitor:
         self._repair_every = repair_every
         self._clock = clock
         self._reclaim_at = self._repair_at = clock()
-        self._resting = RestingQueues(clock=clock)
+        self.resting = RestingQueues(clock=clock)
         self.reclaimed = 0
         self._shortest_lease = math.inf
 
@@ -52,12 +52,12 @@ class Janitor:
         if reclaims:
             self._shortest_lease = math.inf
         if reclaims or repairs:
-            for queue in self._resting.awake(self._keeper.queues()):
+            for queue in self.resting.awake(self._keeper.queues()):
                 try:
                     self._tend(queue, reclaims=reclaims, repairs=repairs)
-                    self._resting.worked([queue])
+                    self.resting.worked([queue])
                 except Exception as error:
-                    self._resting.rest_unless_away(queue, error)
+                    self.resting.rest_unless_away(queue, error)
         if reclaims:
             self._reclaim_at = now + min(self._reclaim_every, self._shortest_lease / 3)
         if repairs:

@@ -39,7 +39,7 @@ class Mover:
         self._clock = clock
         self._due: dict[str, float] = {}
         self._list_at = clock()
-        self._resting = RestingQueues(clock=clock)
+        self.resting = RestingQueues(clock=clock)
         self.promoted = 0
         self.lost = 0
         self.outboxes: set[str] = set()
@@ -63,7 +63,7 @@ class Mover:
         if now >= self._list_at:
             self._due = {queue: self._due.get(queue, now) for queue in self._keeper.queues()}
             self._list_at = now + QUEUES_EVERY
-        for queue in self._resting.awake(hinted):
+        for queue in self.resting.awake(hinted):
             self._due[queue] = now
         for queue, due in self._due.items():
             if due <= now:
@@ -85,9 +85,9 @@ class Mover:
             try:
                 answer = self._keeper.promote(queue)
             except Exception as error:
-                self._resting.rest_unless_away(queue, error)
+                self.resting.rest_unless_away(queue, error)
                 return REST
-            self._resting.worked([queue])
+            self.resting.worked([queue])
             self.promoted += answer.promoted
             self.lost += answer.lost
             if answer.owed:

@@ -24,12 +24,12 @@ class Relay:
         self._clock = clock
         self._all_at = clock() + EVERY
         self._again_at: dict[str, float] = {}
-        self._resting = RestingQueues(clock=clock)
+        self.resting = RestingQueues(clock=clock)
         self.relayed = 0
 
     def has_work(self) -> bool:
         """Return True if the mover has found records in an outbox that does not rest after an error."""
-        return bool(self._resting.awake(self._outboxes))
+        return bool(self.resting.awake(self._outboxes))
 
     def step(self, hinted: set[str]) -> float:
         """Send the follow-up jobs of all outboxes that may have records.
@@ -41,16 +41,16 @@ class Relay:
             self._outboxes.update(self._keeper.queues())
             self._all_at = now + EVERY
         self._outboxes.update(queue for queue, again_at in self._again_at.items() if again_at <= now)
-        for queue in self._resting.awake(sorted(self._outboxes)):
+        for queue in self.resting.awake(sorted(self._outboxes)):
             self._outboxes.discard(queue)
             self._again_at.pop(queue, None)
             try:
                 answer = self._keeper.follow_up(queue)
             except Exception as error:
-                self._resting.rest_unless_away(queue, error)
+                self.resting.rest_unless_away(queue, error)
                 self._again_at[queue] = self._clock() + REST
                 continue
-            self._resting.worked([queue])
+            self.resting.worked([queue])
             self.relayed += answer.relayed
             if answer.again_in is not None:
                 self._again_at[queue] = self._clock() + answer.again_in

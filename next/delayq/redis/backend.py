@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.backends.protocol import Backend
 from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from delayq.core.queue_order import Order, strict
+from delayq.core.resting import NODE_REST
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
@@ -38,9 +39,6 @@ SHORT_TRY_TIMEOUT: Final = 0.5
 """Time limit of one try, in seconds: for supervisors, because a supervisor that waits does nothing else; with several
 servers, also for children and loops."""
 
-NODE_REST: Final = 2.0
-"""How long workers and loops send nothing to a node of a cluster that did not answer, in seconds."""
-
 LATE_START: Final = "jobs can start up to 1 s late"
 LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
 """What happens without notifications, for the log."""
@@ -65,6 +63,7 @@ class RedisBackend:
         self._settings = settings
         self._keys = Keys(settings.prefix)
         self._options = settings.options()
+        self._loops: Executor | None = None
 
     @property
     def where(self) -> str:
@@ -128,14 +127,20 @@ class RedisBackend:
         """Make the queue keeper of the loops."""
         from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 
-        executor = self._loop_executor(RETRY_TIMEOUT)
+        self._loops = executor = self._loop_executor(RETRY_TIMEOUT)
         return RedisQueueKeeper(executor, self._keys, self._options, name=name, queues=queues)
 
     def wake_ups(self) -> "Hints":
         """Make the subscription to notifications for the loops. The first wait connects to the server."""
         from delayq.redis.worker.hints import Hints
 
-        return Hints(self._address, self._keys.wake, consequence=LATE_START, is_checked=True)
+        return Hints(
+            self._address,
+            self._keys.wake,
+            consequence=LATE_START,
+            is_checked=True,
+            server=lambda: "" if self._loops is None else self._loops.where,
+        )
 
     def worker_registry(self) -> "RedisWorkerRegistry":
         """Make the list of workers."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from delayq.backends.protocol import Backend, WakeUps
+from delayq.backends.protocol import Backend, QueueKeeper, WakeUps
 from delayq.core.options import Options
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
@@ -94,21 +94,23 @@ def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
     _run(backend, options, [], options.lease_ms / 1000, stopping=lambda: False, gives_up=True)
 
 
-def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> int:
+def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> tuple[int, bool]:
     """Run each loop once for all listed queues: take jobs back and repair, make due jobs ready, send follow-up jobs.
 
-    Returns the number of jobs that became ready. A queue that refuses a call is logged and skipped. Raises UnsafeSetup
-    if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable or OutcomeUnknown if the
-    server does not answer.
+    Returns the number of jobs that became ready, and False if a queue or the list of queues could not be read, which is
+    logged. Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable or
+    OutcomeUnknown if the server does not answer.
     """
     if not allows_eviction:
         backend.check()
-    mover, relay, janitor = _loops(backend, options, [], options.lease_ms / 1000, wake_ups=None)
+    keeper = backend.queue_keeper([], name=consumer_name())
+    mover, relay, janitor = _loops(keeper, options, options.lease_ms / 1000, wake_ups=None)
     janitor.step(set())
     while mover.step(set()) == 0:
         pass
     relay.step(set())
-    return mover.promoted
+    failed = mover.resting.have_refused() or relay.resting.have_refused() or janitor.resting.have_refused()
+    return mover.promoted, keeper.has_all_queues and not failed
 
 
 def _run(
@@ -121,15 +123,15 @@ def _run(
     gives_up: bool = False,
 ) -> None:
     wake_ups = backend.wake_ups()
-    loops = _loops(backend, options, queues, lease, wake_ups=wake_ups)
+    keeper = backend.queue_keeper(queues, name=consumer_name())
+    loops = _loops(keeper, options, lease, wake_ups=wake_ups)
     wait = _sleep if wake_ups is None else partial(_wait, wake_ups, loops[0])
     run_loops(loops, wait, stopping, gives_up=gives_up)
 
 
 def _loops(
-    backend: Backend, options: Options, queues: Sequence[str], lease: float, *, wake_ups: WakeUps | None
+    keeper: QueueKeeper, options: Options, lease: float, *, wake_ups: WakeUps | None
 ) -> tuple[Mover, Relay, Janitor]:
-    keeper = backend.queue_keeper(queues, name=consumer_name())
     mover = Mover(keeper, hears=lambda: wake_ups is not None and wake_ups.is_subscribed)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
     return mover, Relay(keeper, mover.outboxes), janitor

@@ -57,6 +57,7 @@ def test_an_idle_worker_sends_few_requests(group: ClusterGroup, tmp_path: Path) 
     )
     print("  calls a second: " + ", ".join(f"{name} {rate:.2f}" for name, rate in calls.most_common()))
     assert later - others <= MOST_REQUESTS
+    assert calls["xreadgroup"] <= 1 / SELDOM + 0.1  # no second read when one wait follows another
 
 
 def counted(group: ClusterGroup, seconds: float = COUNTED_FOR) -> tuple[float, Counter[str]]:

@@ -103,6 +103,23 @@ def test_errors_of_other_commands_name_their_flags_too(tell: Tell, words: list[s
     assert told in message
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["queue", "set", "q", "--shards", "x"], "--shards is 'x'. Use a whole number."),
+        (["queue", "set", "q", "--shards", "1.5"], "--shards is '1.5'. Use a whole number."),
+        (["list", "--limit", "many"], "--limit is 'many'. Use a whole number."),
+        (["list", "--limit", "0"], "--limit is '0'. Use a whole number of at least 1."),
+        (["stats", "--days", "91"], "--days is '91'. Use a whole number of at most 90."),
+        (["failed", "list", "--limit", "-1"], "--limit is '-1'. Use a whole number of at least 1."),
+        (["schedule", "n", "--tries", "x"], "--tries is 'x'. Use a whole number."),
+        (["work", "--app", "a", "--processes", ""], "--processes is ''. Use a whole number."),
+    ],
+)
+def test_a_value_that_is_not_a_number_is_refused_in_one_sentence(tell: Tell, words: list[str], told: str) -> None:
+    assert tell(*words) == (2, f"delayq: {told}\n")
+
+
 def test_an_error_of_the_environment_names_the_variable(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELAYQ_TIMEOUT", "soon")
     assert tell("stats")[1].startswith("delayq: The value of DELAYQ_TIMEOUT is not valid: value 'soon' is not a")

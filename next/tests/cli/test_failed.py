@@ -32,7 +32,8 @@ def failures(client: DelayQ, server: redis.Redis) -> DelayQ:
         ("mail-1", "mail", "mail", "no address"),
         ("close-3", "order.close", "mail", "no order 3"),
     ):
-        client.schedule(name, id=id, queue=queue, delay="1h")
+        tags = ["web"] if queue == "mail" else None
+        client.schedule(name, id=id, queue=queue, delay="1h", tags=tags)
         client.archive(id, queue=queue, reason=reason)
         time.sleep(0.002)  # those that fail in one millisecond are listed by id
     return client
@@ -63,6 +64,16 @@ def test_list_shows_all_queues_with_their_errors(run: Run, failures: DelayQ) -> 
     assert table.stdout.splitlines()[1].split()[:3] == ["close-3", "order.close", "mail"]
     assert table.stdout.splitlines()[1].endswith("Archived: no order 3")
     assert table.stderr == "delayq: The list has only 1 job, but more match. Use a higher --limit.\n"
+
+
+def test_a_tag_selects_jobs_in_each_command(run: Run, failures: DelayQ) -> None:
+    assert ids(run, "list", "--tag", "web") == ["close-3", "mail-1"]
+    assert ids(run, "list", "--tag", "web", "--name", "mail") == ["mail-1"]
+    assert sorted(group["name"] for group in lines(run, "groups", "--tag", "web")) == ["mail", "order.close"]
+    assert run("failed", "retry", "--tag", "other").stderr == "delayq: No failed job matches.\n"
+    assert [line["id"] for line in lines(run, "retry", "--tag", "web", "--name", "mail")] == ["mail-1"]
+    assert [line["id"] for line in lines(run, "forget", "--tag", "web", "--yes")] == ["close-3"]
+    assert failed_by_queue(failures) == {"mail": 0, "orders": 3}
 
 
 def test_queues_may_be_named_one_by_one(run: Run, failures: DelayQ) -> None:
@@ -204,7 +215,7 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
             2,
             "The job 'both' has failed in several queues: mail, orders. Name one queue with --queue.",
         ),
-        (("retry",), 2, "No failed job is named. Give ids, or --name, --since, --until, --signature, or --all"),
+        (("retry",), 2, "No failed job is named. Give ids, or --name, --tag, --since, --until, --signature, or"),
         (("retry", "pay-1", "--all"), 2, "Ids and --all are both given. Leave out one of them."),
         (("retry", "pay-1", "--name", "x"), 2, "Ids and --name are both given."),
         (("retry", "--all", "--rate", "fast"), 2, "--rate 'fast' is not a rate."),

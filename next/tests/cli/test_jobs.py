@@ -10,7 +10,7 @@ import redis
 from delayq import DelayQ
 from delayq.core.errors import OutcomeUnknown
 from tests.cli.conftest import Run, Tell
-from tests.support.proxy import PONG, server_that_answers
+from tests.support.proxy import LOGIN, server_that_answers
 
 NAMED = ("order-42", "--queue", "orders")
 
@@ -182,7 +182,7 @@ def test_a_change_that_is_not_confirmed_is_printed_with_its_check(
 @pytest.mark.parametrize("change", CHANGES[:2], ids=verb)
 def test_a_change_with_a_lost_answer_is_printed_with_its_check(run: Run, change: Change, impatient: None) -> None:
     words, check, _ = change
-    with server_that_answers(PONG, b"") as silent:
+    with server_that_answers(*LOGIN, b"") as silent:
         end = run("--url", silent, *words, "--json")
     assert isinstance(end.exception, OutcomeUnknown)
     assert f"Before you repeat the command, check with: {check}" in str(end.exception)
@@ -190,7 +190,7 @@ def test_a_change_with_a_lost_answer_is_printed_with_its_check(run: Run, change:
 
 
 def test_the_id_that_was_made_for_a_job_with_a_lost_answer_is_printed(run: Run, impatient: None) -> None:
-    with server_that_answers(PONG, b"") as silent:
+    with server_that_answers(*LOGIN, b"") as silent:
         end = run("--url", silent, "schedule", "order.close", "--in", "1h", "--json")
     assert isinstance(end.exception, OutcomeUnknown)
     assert [json.loads(end.stdout)["id"]] == end.exception.ids

@@ -16,7 +16,7 @@ from delayq.redis.keys import Keys
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.cli.conftest import Run
-from tests.support.proxy import PONG, server_that_answers
+from tests.support.proxy import LOGIN, server_that_answers
 from tests.support.queue import QueueOnServer
 
 MASKS = [
@@ -131,8 +131,8 @@ def test_failed_jobs_that_are_dropped(run: Run, server: redis.Redis) -> None:
 def test_a_lost_answer(run: Run, impatient: None) -> None:
     one_shard = b"$-1\r\n"
     for words, answers, line in (
-        (("cancel", "order-42"), [PONG], '{"id":"order-42","queue":"default","outcome":"uncertain"}\n'),
-        (("queue", "set", "q", "--lease", "1m"), [PONG, one_shard], '{"queue":"q","outcome":"uncertain"}\n'),
+        (("cancel", "order-42"), LOGIN, '{"id":"order-42","queue":"default","outcome":"uncertain"}\n'),
+        (("queue", "set", "q", "--lease", "1m"), [*LOGIN, one_shard], '{"queue":"q","outcome":"uncertain"}\n'),
     ):
         with server_that_answers(*answers, b"") as silent:
             assert printed(run, "--url", silent, *words) == line

@@ -37,8 +37,17 @@ def test_a_damaged_queue_keeps_no_other_from_its_jobs(
     client.schedule("n", queue="b", delay="1ms")
     server.delete("delayq:{a}:scheduled")
     server.set("delayq:{a}:scheduled", "text")
-    assert run("move", "--once").stdout == "1 job moved\n"
-    assert "a" in caplog.text
+    end = run("move", "--once")
+    assert (end.exit_code, end.stdout) == (1, "1 job moved\n")
+    assert "queue a failed" in caplog.text
+
+
+def test_once_fails_without_the_list_of_queues(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    client.schedule("n", queue="a", delay="1ms")
+    server.delete("delayq:queues")
+    server.set("delayq:queues", "text")
+    end = run("move", "--once")
+    assert (end.exit_code, end.stdout) == (1, "0 jobs moved\n")
 
 
 @pytest.mark.parametrize("words", [("--once",), ()])

@@ -10,7 +10,7 @@ import redis
 from delayq import DelayQ, JobSpec
 from delayq.cli import output
 from delayq.core import failure
-from delayq.core.errors import UnreadableEnvelope
+from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
@@ -86,6 +86,17 @@ def test_jobs_are_listed_by_tag(run: Run, client: DelayQ) -> None:
     listed = [line.split()[0] for line in run("list", "--tag", "web").stdout.splitlines()[1:]]
     assert listed == ["a", "b"]
     assert [line.split()[0] for line in run("list", "--tag", "vip").stdout.splitlines()[1:]] == ["a"]
+
+
+def test_jobs_are_listed_by_time(run: Run, client: DelayQ) -> None:
+    for job_id, at in (("late", "2031-01-03T00:00:00Z"), ("early", "2031-01-01T00:00:00Z")):
+        client.schedule("order.close", id=job_id, at=at)
+    assert ids(run, "--since", "2031-01-02T00:00:00Z") == ["late"]
+    assert ids(run, "--until", "2031-01-01T00:00:00Z") == ["early"]
+    assert ids(run, "--until", "2h") == []
+    assert ids(run, "--since", "2h", "--until", "2031-01-02T00:00:00Z") == ["early"]
+    refused = run("list", "--since", "garbage").exception
+    assert isinstance(refused, InvalidInput)
 
 
 @pytest.mark.parametrize("payload", ["1e400", "9" * 5000], ids=["too large a float", "too many digits"])

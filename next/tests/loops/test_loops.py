@@ -15,6 +15,8 @@ from tests.support.fakes import FakeClock
 class FakeQueues:
     """A QueueKeeper that answers each promotion of a queue with the next of its waits, and records who is served."""
 
+    has_all_queues = True
+
     def __init__(self, **waits_us: list[int]) -> None:
         self._waits_us = waits_us
         self.promoted: list[str] = []

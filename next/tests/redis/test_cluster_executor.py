@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
 from delayq.core.errors import BackendUnavailable, LoginRefused, NodeUnavailable
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.cluster import ClusterExecutor
+from delayq.redis.connection.errors import refusal
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.slot_map import SLOTS, ClusterAddress, SlotMap
@@ -28,6 +30,8 @@ class Cluster:
         self.owner = HANGING
         self.asked: list[str] = []
         self.refuses_login: set[str] = set()
+        self.moves_keys = False
+        self.down_until = 0.0
         address = ClusterAddress("redis+cluster://h2,h1")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
@@ -54,6 +58,8 @@ class Node:
 
     async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
         self._check_login()
+        if self._cluster.now < self._cluster.down_until:
+            raise BackendUnavailable("refused")
         if self.where == HANGING:
             self._cluster.now += TRY_TIMEOUT
             raise BackendUnavailable("hangs")
@@ -70,7 +76,11 @@ class Node:
         if self.where in self._cluster.refuses_login:
             raise LoginRefused(f"Redis at {self.where} refused the login.")
 
-    async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[str]:
+    async def finish(self, started: Started[Any], *, block: float = 0.0) -> list[Any]:
+        if self._cluster.now < self._cluster.down_until:
+            raise BackendUnavailable("refused")
+        if self._cluster.moves_keys:
+            return [refusal(call.name, ResponseError("TRYAGAIN"), self.where) for call in started.calls]
         if self.where == HANGING:
             raise BackendUnavailable("hangs")
         return ["value"] * len(started.calls)
@@ -127,6 +137,50 @@ def test_a_command_waits_for_a_node_only_once() -> None:
     with pytest.raises(NodeUnavailable):
         drive(cluster.executor.run(CALL))
     assert cluster.asked == [HANGING, HANGING, "h2", HANGING, HANGING]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_call_waits_while_no_node_answers(is_known: bool) -> None:
+    cluster = Cluster()
+    cluster.owner = "h2"
+    if is_known:
+        assert drive(cluster.executor.run(CALL)) == "value"
+    cluster.down_until = 103
+    assert drive(cluster.executor.run(CALL)) == "value"
+    assert 103 <= cluster.now < 103.5
+    cluster.down_until = 200
+    began = cluster.now
+    with pytest.raises(BackendUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert RETRY_TIMEOUT - 0.5 <= cluster.now - began <= RETRY_TIMEOUT
+
+
+def test_a_loop_does_not_wait_while_no_node_answers() -> None:
+    cluster = Cluster()
+    cluster.executor._rest = 2.0
+    cluster.down_until = 200
+    with pytest.raises(BackendUnavailable):
+        drive(cluster.executor.run(CALL))
+    assert cluster.now == 100
+
+
+def test_a_node_that_moves_some_keys_has_not_failed() -> None:
+    cluster = Cluster()
+    cluster.owner = "h2"
+    cluster.moves_keys = True
+    with pytest.raises(NodeUnavailable, match="it is moving these keys") as raised:
+        drive(cluster.executor.run(CALL))
+    assert raised.value.node == ""
+    cluster.moves_keys, cluster.owner = False, HANGING
+    cluster.executor._slots.expire()
+    cluster.now += 1
+    with pytest.raises(NodeUnavailable) as raised:
+        drive(cluster.executor.run(CALL))
+    assert (raised.value.node, raised.value.was_skipped) == ("h1:6379", False)
+    cluster.executor._rest = 2.0
+    with pytest.raises(NodeUnavailable) as raised:
+        drive(cluster.executor.run(CALL))
+    assert (raised.value.node, raised.value.was_skipped) == ("h1:6379", True)
 
 
 def test_a_node_that_refuses_the_login_fails_its_own_calls_only() -> None:

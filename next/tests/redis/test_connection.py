@@ -27,7 +27,7 @@ from delayq.redis.connection.factory import make_executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
-from tests.support.proxy import proxy_to, server_that_answers
+from tests.support.proxy import LOGIN, proxy_to, server_that_answers
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -56,7 +56,7 @@ def count(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_server_that_loads_its_data_is_asked_again(count: Any) -> None:
-    with server_that_answers(LOADING, LOADING, b":7\r\n") as url:
+    with server_that_answers(LOADING, *LOGIN[1:], LOADING, b":7\r\n") as url:
         assert count(url) == 7
 
 
@@ -218,6 +218,15 @@ def test_a_blocked_read_works_with_more_than_1024_open_files(url: str, server: r
     ("url", "sentence"),
     [
         ("", "The url '' is not the address of a Redis server."),
+        ("redis://[::1", "The url 'redis://[::1' is not the address of a Redis server."),
+        ("redis+cluster://[::1", "The url 'redis+cluster://[::1' is not the address of a Redis server."),
+        ("redis://a b:1", "The url 'redis://a b:1' is not the address of a Redis server."),
+        (
+            "redis+sentinal://host/shop",
+            "The url 'redis+sentinal://host/shop' is not the address of a Redis server. Write redis://host:6379/0, "
+            "rediss://host:6379/0, unix:///path/to/redis.sock, redis+sentinel://host1:26379,host2:26379/SERVICE/0 or "
+            "redis+cluster://host1:6379,host2:6379.",
+        ),
         ("http://host", "The url 'http://host' is not the address of a Redis server."),
         ("redis://host/notadb", "The url 'redis://host/notadb' is not the address of a Redis server."),
         ("redis://:s3cret@host:port/0", "The url 'redis://:***@host:port/0' is not the address of a Redis server."),

@@ -14,7 +14,7 @@ from delayq.core.failed import spacing
 def failed(client: Any) -> Any:
     """A client whose queue `orders` has five failed jobs, one of them with another name."""
     for n in range(4):
-        client.schedule("order.close", id=f"job-{n}", queue="orders", delay="1h")
+        client.schedule("order.close", id=f"job-{n}", queue="orders", delay="1h", tags=["shop"])
     client.schedule("mail", id="mail", queue="orders", delay="1h")
     for id in ("job-2", "job-0", "mail", "job-1", "job-3"):
         client.archive(id, queue="orders")
@@ -33,6 +33,15 @@ def test_failed_jobs_are_chosen_by_name_and_time(failed: Any) -> None:
     assert [job.id for job in failed.iter_failed("orders", since=moment)] == ["mail", "job-1", "job-3"]
     assert [job.id for job in failed.iter_failed("orders", until=moment)] == ["job-2", "job-0", "mail"]
     assert list(failed.iter_failed("orders", until="1h")) == []
+
+
+def test_failed_jobs_are_chosen_by_tag(failed: Any) -> None:
+    assert [job.id for job in failed.iter_failed("orders", tag="shop")] == ["job-2", "job-0", "job-1", "job-3"]
+    assert [group.count for group in failed.failed_groups("orders", tag="shop").groups] == [4]
+    assert list(failed.retry_failed("orders", tag="other")) == []
+    assert [answer.id for answer in failed.retry_failed("orders", tag="shop", name="*")] == [
+        *("job-2", "job-0", "job-1", "job-3")
+    ]
 
 
 def test_jobs_that_fail_meanwhile_are_left_out(failed: Any) -> None:

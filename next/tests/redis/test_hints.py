@@ -57,6 +57,36 @@ def test_a_server_that_answers_is_asked_seldom(server: Server) -> None:
     assert hints._check_pause in (FIRST_CHECK, 2 * FIRST_CHECK)
 
 
+def test_a_subscription_follows_the_calls_of_its_process(server: Server, tmp_path: Path) -> None:
+    """The primary before a failover may still answer, but the new one has the jobs."""
+    other = Server(tmp_path, password=None)
+    old, new = (f"redis://127.0.0.1:{one.port}" for one in (server, other))
+    calls_at = [old]
+    address = parse_address(f"redis+cluster://127.0.0.1:{server.port},127.0.0.1:{other.port}")
+    hints = Hints(address, "channel", server=lambda: calls_at[0])
+    try:
+        hints.wait(0)
+        for calls_at[0] in ("", address.masked, old):  # as while the sentinels are asked
+            hints.wait(0)
+            assert hints.is_subscribed
+        calls_at[0] = new
+        hints.wait(5)
+        assert not hints.is_subscribed
+        hints.wait(5)
+        other.client.publish("channel", "q 5")
+        wait_until(lambda: hints.wait(0.01) == [("q", "5")])
+        assert hints.is_subscribed
+    finally:
+        other.end()
+
+
+def test_a_subscription_does_not_follow_calls_that_are_behind(server: Server) -> None:
+    hints = Hints(parse_address(f"redis+cluster://127.0.0.1:{server.port}"), "channel", server=lambda: "redis://old:1")
+    for _ in range(3):
+        hints.wait(0)
+        assert hints.is_subscribed
+
+
 def test_the_only_server_is_never_asked(server: Server) -> None:
     hints = subscription(server, "redis")
     with hanging(server):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import hiredis
 
-PONG = b"+PONG\r\n"
-"""The reply that ends a login."""
+LOGIN = (b"+PONG\r\n", b"*0\r\n")
+"""The replies to the PING and the HELLO of a login."""
 
 
 class Proxy:
-    """Passes everything on between clients and a server, and counts the replies, except for the PONG of each login.
+    """Passes everything on between clients and a server, and counts the replies, except for those of each login.
 
     `lose(n)`: instead of passing on the n-th reply from now on, it closes the connection of that client; 0 = none.
     `lose_all()`: it does so with every reply from now on. `on_loss` is called before it closes a connection.
@@ -70,7 +70,7 @@ class Proxy:
     def _count(self, reader: hiredis.Reader) -> int:
         arrived = 0
         while reader.has_data() and (reply := reader.gets()) is not None:
-            arrived += reply != b"PONG"
+            arrived += reply != b"PONG" and not (isinstance(reply, list) and reply[:1] == [b"server"])
         self.replies += arrived
         return arrived
 

@@ -319,6 +319,8 @@ class SqliteLeaseKeeper:
 class SqliteQueueKeeper:
     """A QueueKeeper. There is nothing to follow up, because no chains and batches are sent here."""
 
+    has_all_queues = True
+
     def __init__(self, file: SqliteFile, queues: Sequence[str]) -> None:
         self._file = file
         self._queues = queues

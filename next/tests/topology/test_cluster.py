@@ -2,10 +2,13 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +30,14 @@ from delayq import (
     set_manager,
 )
 from delayq.cli import main as cli
-from delayq.core.errors import CallRefused, ConfigError, NodeError, NodeUnavailable
+from delayq.core.errors import ConfigError, LoginRefused, NodeError, NodeUnavailable
+from delayq.core.exit_codes import ExitCode
 from delayq.core.shards import shard_names
 from delayq.jobs.dispatch import Sendable, _by_name
+from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.slot_map import ClusterAddress
+from delayq.redis.keys import Keys
+from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
     ClusterGroup,
@@ -43,6 +50,9 @@ from tests.support.topologies import (
     stamping_worker,
 )
 from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
+
+FORM = r"redis\+cluster://host1:6379,host2:6379"
 
 pytestmark = pytest.mark.processes
 
@@ -247,7 +257,15 @@ def test_jobs_of_other_nodes_are_in_time_while_a_node_hangs(group: ClusterGroup,
     ("url", "sentence"),
     [
         ("redis+cluster://h1/1", "a Redis Cluster has only database 0"),
-        ("redis+cluster://h1:port", "is not the address"),
+        ("redis+cluster://h1,h2?db=2", "a Redis Cluster has only database 0"),
+        ("redis+cluster://h1:port", f"url 'redis\\+cluster://h1:port' is not the address .* Write {FORM}"),
+        (
+            "redis+cluster://:pw@127.0.0.1:99999",
+            r"url 'redis\+cluster://:\*\*\*@127\.0\.0\.1:99999' is not the address",
+        ),
+        ("redis+cluster://", f"is not the address .* Write {FORM}"),
+        ("redis+cluster://h1,", "is not the address"),
+        ("redis+cluster://a b:1", "is not the address"),
         ("redis+cluster://h1?prot=3", "has an option that delayq does not support"),
     ],
 )
@@ -256,20 +274,32 @@ def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
         ClusterAddress(url)
 
 
-def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: ClusterGroup) -> None:
-    with DelayQ(f"redis://127.0.0.1:{group.servers[0].port}") as client:
-        others = [queue for queue in QUEUES if group.owner(queue) is not group.servers[0]]
-        with pytest.raises(CallRefused, match=r"node of a Redis Cluster\. Write redis\+cluster://"):
-            client.get("x", queue=others[0])
-        with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
-    with DelayQ(group.url) as client:
-        for queue in QUEUES:
-            client.schedule("n", queue=queue, delay="1h")
-    with DelayQ(f"redis://127.0.0.1:{with_list.port}") as client:
-        rows = {stats.queue: stats.error for stats in client.stats() if stats.queue in QUEUES}
-    elsewhere = {queue for queue in QUEUES if group.owner(queue) is not with_list}
-    assert {queue for queue in rows if rows[queue]} == elsewhere
-    assert all("Write redis+cluster://" in rows[queue] for queue in elsewhere)
+@pytest.mark.parametrize("of_list", [True, False])
+def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: ClusterGroup, of_list: bool) -> None:
+    """Also the node with the list of queues gets no queue of such a call."""
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    node = with_list if of_list else next(one for one in group.servers[:3] if one is not with_list)
+    url = f"redis://127.0.0.1:{node.port}"
+    with DelayQ(url) as client:
+        queues = [*(queue for queue in QUEUES if group.owner(queue) is not node), "default"]
+        calls: list[Callable[[], object]] = [partial(client.get, "x"), client.stats]
+        calls += [partial(client.schedule, "n", queue=f"left-{queue}", delay="1h") for queue in queues]
+        for call in calls:
+            with pytest.raises(LoginRefused) as raised:
+                call()
+            assert str(raised.value) == (
+                f"The server at {url} is a node of a Redis Cluster. Nothing was sent. "
+                "Write redis+cluster://host1:6379,host2:6379 instead."
+            )
+            assert raised.value.exit_code == ExitCode.WRONG_USE
+
+    async def story() -> None:
+        async with AsyncDelayQ(url) as client:
+            await client.schedule("n", queue="left", delay="1h")
+
+    with pytest.raises(LoginRefused, match="is a node of a Redis Cluster"):
+        asyncio.run(story())
+    assert not [queue for queue in command(with_list, "SMEMBERS", "delayq:queues") if queue.startswith("left")]
 
 
 def test_a_single_server_is_refused_with_the_right_form(tmp_path: Path) -> None:
@@ -335,6 +365,52 @@ def test_workers_names_the_hanging_node_that_has_the_list_of_workers(group: Clus
         f"The list of workers cannot be read. Redis at redis://127.0.0.1:{owner.port} "
     )
     assert ended.exception.hint == "Check that the server is running and that the url is right."
+
+
+def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+    with_list = group.owner_of_slot(key_slot(b"delayq:workers"))
+    names = [f"dq:a:{n}:x" for n in range(9)]
+    owners = {name: group.owner_of_slot(key_slot(f"delayq:worker:{name}".encode())) for name in names}
+    owner = next(one for one in owners.values() if one is not with_list)
+    RedisWorkerRegistry(make_executor(parse_address(group.url)), Keys()).announce(
+        {name: {"queues": ["q"], "host": name} for name in names}, int(time.time() * 1000)
+    )
+    with hanging_node(group, owner):
+        ended = CliRunner().invoke(cli.app, ["--url", group.url, "workers"])
+        as_json = CliRunner().invoke(cli.app, ["--url", group.url, "workers", "--json"])
+    assert (ended.exit_code, as_json.exit_code) == (1, 1)
+    for name in names:
+        assert (f"The process {name} cannot be shown." in ended.stderr) == (owners[name] is owner)
+        assert name in as_json.stdout
+
+
+def test_a_mover_that_starts_beside_a_dead_node_serves_the_others(group: ClusterGroup, tmp_path: Path) -> None:
+    """With the node of the list of queues missing, `move --once` fails."""
+    wait_until(group.is_whole)
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    owner = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not with_list)
+    others = [queue for queue in QUEUES if group.owner(queue) is not owner]
+    with DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.clear(queue)
+            client.schedule("n", queue=queue, id="due", delay="500ms")
+        time.sleep(0.5)
+        with hanging_node(group, owner):
+            once = CliRunner().invoke(cli.app, ["--url", group.url, "move", "--once"])
+            assert (once.exit_code, once.stdout) == (1, f"{len(others)} jobs moved\n")
+            for queue in others:
+                client.schedule("n", queue=queue, id="later", delay="1ms")
+            mover = subprocess.Popen([sys.executable, "-m", "delayq", "--url", group.url, "move"], cwd=tmp_path)
+            try:
+                wait_until(lambda: all(client.stats(queue)[0].ready == 2 for queue in others))
+                assert mover.poll() is None
+            finally:
+                end_worker(mover)
+        wait_until(group.is_whole)
+        with hanging_node(group, with_list):
+            once = CliRunner().invoke(cli.app, ["--url", group.url, "move", "--once"])
+    assert (once.exit_code, once.stdout) == (1, "0 jobs moved\n")
 
 
 def test_a_command_waits_once_for_a_hanging_node(group: ClusterGroup) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.core.errors import ConfigError, DelayqError, LoginRefused
+from delayq.core.exit_codes import ExitCode
+from delayq.redis.backend import RedisBackend
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
@@ -28,6 +30,8 @@ from tests.support.topologies import (
     walled_off,
 )
 from tests.support.waiting import wait_until
+
+FORM = r"redis\+sentinel://host1:26379,host2:26379/SERVICE/0"
 
 pytestmark = pytest.mark.processes
 
@@ -78,6 +82,23 @@ def test_a_worker_follows_the_primary(group: SentinelGroup, tmp_path: Path) -> N
                 wait_until(lambda: lines(log)[-1] == "after")
 
 
+def test_notifications_come_from_the_new_primary_although_the_old_one_answers(group: SentinelGroup) -> None:
+    settings = load_settings(url=group.url)
+    backend = RedisBackend(settings)
+    hints, keeper = backend.wake_ups(), backend.queue_keeper([], name="dq:a:1:x")
+    with DelayQ(group.url) as client:
+        client.schedule("n", queue="hinted", delay="1h")
+        wait_until(lambda: hints.wait(0.1) or hints.is_subscribed)
+        keeper.queues()
+        with walled_off(group):
+            time.sleep(ASK_EVERY)  # the loops ask the sentinels again
+            keeper.promote("hinted")
+            hints.wait(0)
+            wait_until(lambda: hints.wait(0.1) or hints.is_subscribed)
+            client.schedule("n", queue="hinted", delay="30m")
+            wait_until(lambda: "hinted" in dict(hints.wait(0.1)))
+
+
 def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
     first = group.sentinels[0]
     first.end()
@@ -120,7 +141,7 @@ def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:
         (
             "redis",
             "",
-            "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
+            "is a sentinel. Nothing was sent. Write redis+sentinel://host1:26379,host2:26379/SERVICE/0 instead.",
         ),
         ("redis", "/2", "refused the login: unknown command 'SELECT'. If this is the address of a sentinel, write"),
         (
@@ -137,6 +158,7 @@ def test_another_kind_of_address_of_a_sentinel_is_refused_with_the_right_form(
         with pytest.raises(DelayqError) as raised:
             client.stats()
         assert sentence in str(raised.value)
+        assert raised.value.exit_code == ExitCode.WRONG_USE
 
 
 def test_the_address_of_a_sentinel_must_not_name_another_server(group: SentinelGroup) -> None:
@@ -165,7 +187,15 @@ def test_passwords_of_sentinels_and_servers() -> None:
     ("url", "sentence"),
     [
         ("redis+sentinel://h1,h2", "does not name the service"),
-        ("redis+sentinel://h1/main/x", "is not the address"),
+        ("redis+sentinel://h1/main/x", f"url 'redis\\+sentinel://h1/main/x' is not the address .* Write {FORM}"),
+        ("redis+sentinel://:pw@h1/main/0/1", r"url 'redis\+sentinel://:\*\*\*@h1/main/0/1' is not the address"),
+        ("redis+sentinel://h1/main/-1", "is not the address"),
+        ("redis+sentinel://h1/main?db=x", "is not the address"),
+        ("redis+sentinel:///main/0", f"url 'redis\\+sentinel:///main/0' is not the address .* Write {FORM}"),
+        ("redis+sentinel://h1,,h2/main", "is not the address"),
+        ("redis+sentinel://a b/main", "is not the address"),
+        ("redis+sentinel://h1/main?sentinel_user=a", r"Did you mean sentinel_username\?"),
+        ("redis+sentinel://h1/main?colour=a", "sentinel_username, sentinel_password"),
         ("redis+sentinel://h1:port/main", "is not the address"),
         ("redis+sentinel://h1/main?sentinel_passwort=x", "has an option that delayq does not support"),
     ],
@@ -173,6 +203,12 @@ def test_passwords_of_sentinels_and_servers() -> None:
 def test_addresses_that_cannot_be_used(url: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SentinelAddress(url)
+
+
+def test_the_database_may_be_an_option() -> None:
+    address = SentinelAddress("redis+sentinel://h1/main?db=3&protocol=2")
+    assert [one.masked for one in address.sentinels] == ["redis://h1:26379?protocol=2"]
+    assert address.primary("10.0.0.1", 6379).masked == "redis://10.0.0.1:6379/3?protocol=2"
 
 
 def test_the_parts_of_an_address() -> None:

@@ -101,9 +101,28 @@ def test_a_node_that_fails_is_told_once_for_all_its_queues(caplog: pytest.LogCap
     clock.now += 6
     resting.worked(["a", "b"])
     assert caplog.messages == [
-        "node 10.0.0.1:7000 failed; next try in 1 s: no answer",
-        "node 10.0.0.2:7000 failed; next try in 1 s: no answer",
+        "node 10.0.0.1:7000 failed; left alone for up to 2 s: no answer",
+        "node 10.0.0.2:7000 failed; left alone for up to 2 s: no answer",
         "this error has ended: node 10.0.0.1:7000 failed",
+    ]
+
+
+def test_skipped_calls_to_a_node_that_fails_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+
+    def fail(message: str, *, skipped: bool) -> None:
+        error = NodeUnavailable(message)
+        error.node, error.was_skipped = "10.0.0.1:7000", skipped
+        resting.rest("a", error)
+
+    fail("a moment ago", skipped=True)
+    for clock.now in (clock.now + second for second in range(1, 8)):
+        fail("a moment ago", skipped=True)
+    fail("no answer", skipped=False)
+    assert caplog.messages == [
+        "node 10.0.0.1:7000 failed; left alone for up to 2 s: a moment ago",
+        "node 10.0.0.1:7000 failed; left alone for up to 2 s (2 times): no answer",
     ]
 
 

@@ -8,7 +8,7 @@ import typer
 from delayq.cli.commands import failed_changes
 from delayq.cli.commands.show_jobs import print_job
 from delayq.cli.families import PLAIN
-from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Until
+from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Tag, Until
 from delayq.cli.output import print_json, print_note, print_table
 from delayq.cli.selection import Refusals, Selection, found_jobs, head, named_queues
 from delayq.cli.session import session_of
@@ -32,6 +32,7 @@ def list_failed(
     context: typer.Context,
     queue: OfQueues = None,
     name: Name = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     signature: Signature = None,
@@ -42,7 +43,7 @@ def list_failed(
 
     delayq failed list --name 'order.*' --since 1d
     """
-    chosen = Selection(queue=queue, name=name, since=since, until=until, signature=signature)
+    chosen = Selection(queue=queue, name=name, tag=tag, since=since, until=until, signature=signature)
     session, refusals = session_of(context), Refusals()
     with session.client() as client:
         jobs, is_more = head(found_jobs(client, chosen.search(client), refusals), limit)
@@ -64,6 +65,7 @@ def groups(
     context: typer.Context,
     queue: OfQueues = None,
     name: Name = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     limit: Annotated[
@@ -75,7 +77,7 @@ def groups(
 
     delayq failed groups --since 1d
     """
-    chosen = Selection(queue=queue, name=name, since=since, until=until)
+    chosen = Selection(queue=queue, name=name, tag=tag, since=since, until=until)
     session, refusals, grouping = session_of(context), Refusals(), Grouping()
     with session.client() as client:
         found = found_jobs(client, chosen.search(client), refusals)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Until, Yes
+from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Tag, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
 from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, spread
@@ -34,6 +34,7 @@ def retry(
     ids: JobIds = None,
     queue: OfQueues = None,
     name: Name = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     signature: Signature = None,
@@ -66,7 +67,7 @@ def retry(
     With --here, one job runs once in this process, without a timeout. After a success, the failed job is deleted. If
     the job does not succeed, it stays unchanged, and the exit code is 1.
     """
-    chosen = Selection(ids or (), all, queue, name, since, until, signature)
+    chosen = Selection(ids or (), all, queue, name, tag, since, until, signature)
     chosen.check()
     if here:
         if len(chosen.ids) != 1 or rate is not None:
@@ -115,6 +116,7 @@ def forget(
     ids: JobIds = None,
     queue: OfQueues = None,
     name: Name = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     signature: Signature = None,
@@ -126,7 +128,7 @@ def forget(
 
     delayq failed forget --signature 3f2a91c04be7d815 --yes
     """
-    chosen = Selection(ids or (), all, queue, name, since, until, signature)
+    chosen = Selection(ids or (), all, queue, name, tag, since, until, signature)
     chosen.check()
     session, refusals = session_of(context), Refusals()
     done: Counter[str] = Counter()

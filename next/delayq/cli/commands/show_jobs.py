@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from delayq.cli.commands.workers import read_control
-from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, WhichQueue, WhichQueues
+from delayq.cli.options import JobId, Json, Limit, Name, Queue, Tag, TimeSince, TimeUntil, WhichQueue, WhichQueues
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.selection import Refusals, found_jobs, head, named_queues
 from delayq.cli.session import CliSession, check_queue_known, session_of
@@ -54,6 +54,8 @@ def list_jobs(
     queue: WhichQueues = None,
     name: Name = None,
     tag: Tag = None,
+    since: TimeSince = None,
+    until: TimeUntil = None,
     waiting_for_code: Annotated[
         bool,
         typer.Option(
@@ -76,7 +78,15 @@ def list_jobs(
         queues = named_queues(client, queue)
         if queues is None and not waiting_for_code:
             queues = [session.queue_or_default(None)]
-        search = JobSearch(state=state, queues=queues, name=name, tag=tag, waiting_for_code=waiting_for_code)
+        search = JobSearch(
+            state=state,
+            queues=queues,
+            name=name,
+            tag=tag,
+            since=since,
+            until=until,
+            waiting_for_code=waiting_for_code,
+        )
         jobs, is_more = head(found_jobs(client, search, refusals), limit)
     if json:
         for job in jobs:

@@ -18,6 +18,7 @@ from delayq.cli.session import CliSession, embedded_of, session_of
 from delayq.cli.streams import drop_lost_output
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
+from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.workers import MoveShape
 from delayq.core.names import check_host
 from delayq.core.queue_order import parse_queues, parse_weights, strict
@@ -218,7 +219,8 @@ def move(
 
     The command also redelivers the jobs of vanished workers, repairs queues, and sends follow-up jobs. With --once, it
     redelivers the jobs of a queue only if a worker, a mover or an earlier run has checked the queue within the last
-    half lease. Exit code 6: Redis evicts keys, so jobs could get lost (see --allow-eviction).
+    half lease. Exit code 1: with --once, a queue or the list of queues could not be read. Exit code 6: Redis evicts
+    keys, so jobs could get lost (see --allow-eviction).
     """
     drop_lost_output()
     session = session_of(context)
@@ -230,12 +232,12 @@ def move(
     form: LogFormat = "json" if json else settings.log_format
     begin_logging(log_format=form, level=settings.log_level, quiet=session.quiet)
     if once:
-        moved = move_once(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
+        moved, is_complete = move_once(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
         if json:
             print_json(MoveShape(moved))
         else:
             print_text(f"{several(moved, 'job')} moved")
-        return
+        raise typer.Exit(ExitCode.OK if is_complete else ExitCode.FAILED)
     _exit_at_signals()
     _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
     run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)

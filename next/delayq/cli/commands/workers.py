@@ -13,6 +13,7 @@ from delayq.cli.session import session_of
 from delayq.client import DelayQ
 from delayq.core.display import printable
 from delayq.core.errors import NodeError
+from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.workers import ControlShape, WorkerShape
 from delayq.core.times import format_instant, rough_duration
 from delayq.core.views import Control, WorkerInfo
@@ -23,7 +24,7 @@ maintenance = typer.Typer(help="Stop all workers from starting jobs: on, off.", 
 def workers(context: typer.Context, json: Json = False) -> None:
     """List the child processes of all workers, and up to ten running jobs of each, the longest-running first.
 
-    With --json, print one line for each process.
+    With --json, print one line for each process. Exit code 1: a process could not be shown.
 
     delayq workers
     """
@@ -35,6 +36,7 @@ def workers(context: typer.Context, json: Json = False) -> None:
     if json:
         for worker in found:
             print_json(WorkerShape.of(worker, now_ms=now_ms))
+        _fail_if_incomplete(found)
         return
     print_table(
         ("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"),
@@ -48,6 +50,12 @@ def workers(context: typer.Context, json: Json = False) -> None:
             print_note(f"The process {worker.name} cannot be shown. {worker.about['error']}")
     if control is not None:
         note_switches(control)
+    _fail_if_incomplete(found)
+
+
+def _fail_if_incomplete(found: Sequence[WorkerInfo]) -> None:
+    if any("error" in worker.about for worker in found):
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _read_workers(client: DelayQ) -> list[WorkerInfo]:

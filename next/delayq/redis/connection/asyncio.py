@@ -10,6 +10,8 @@ from redis.asyncio.connection import AbstractConnection
 from delayq.redis.connection.errors import (
     CONNECTION_ERRORS,
     ERROR_REPLIES,
+    HELLO,
+    check_mode,
     error_reply,
     is_logged_in,
     login_error,
@@ -44,6 +46,8 @@ class AsyncioLeaf:
             async with asyncio.timeout(self._try_timeout):
                 if not connection.is_connected:
                     await _log_in(connection)
+                    if self._address.is_of_one_server:
+                        await self._check_mode(connection)
                 sent = True
                 await connection.send_packed_command(request, check_health=False)
         except ERROR_REPLIES as error:
@@ -108,6 +112,11 @@ class AsyncioLeaf:
         finally:
             for connection in idle:
                 await connection.disconnect()
+
+    async def _check_mode(self, connection: AbstractConnection) -> None:
+        """Raise LoginRefused if the server is a sentinel or a node of a cluster; see the blocking leaf."""
+        await connection.send_packed_command(HELLO, check_health=False)
+        check_mode(await self._read(connection), self.where)
 
     async def _read(self, connection: AbstractConnection) -> Any:
         try:

@@ -11,6 +11,8 @@ from redis.connection import AbstractConnection
 from delayq.redis.connection.errors import (
     CONNECTION_ERRORS,
     ERROR_REPLIES,
+    HELLO,
+    check_mode,
     error_reply,
     is_logged_in,
     login_error,
@@ -48,6 +50,8 @@ class BlockingLeaf:
         try:
             if connection._sock is None:
                 _log_in(connection)
+                if self._address.is_of_one_server:
+                    self._check_mode(connection)
             sent = True
             connection.send_packed_command([request], check_health=False)
         except ERROR_REPLIES as error:
@@ -107,6 +111,11 @@ class BlockingLeaf:
         if readable <= set(self._wake_fds):
             os.read(self._wake_fds[0], 4096)
             raise WokenUp
+
+    def _check_mode(self, connection: AbstractConnection) -> None:
+        """Raise LoginRefused if the server is a sentinel or a node of a cluster, before anything else is sent."""
+        connection.send_packed_command([HELLO], check_health=False)
+        check_mode(self._read(connection), self.where)
 
     def _read(self, connection: AbstractConnection) -> Any:
         try:

@@ -18,7 +18,7 @@ from delayq.core.errors import (
     OutcomeUnknown,
 )
 from delayq.redis.calls.call import Call, command
-from delayq.redis.connection.errors import Redirected
+from delayq.redis.connection.errors import KeysMoving, Redirected
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.server import waiting
 from delayq.redis.connection.several import host_in_url
@@ -34,6 +34,8 @@ _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 
 class NodeRests(NodeUnavailable):
     """A node failed a moment ago, so the call was not sent."""
+
+    was_skipped = True
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ class ClusterExecutor(Executor):
     async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
         """Send calls in one round trip for each node; see Executor. The nodes work at the same time."""
         deadline = self._clock() + self._retry_timeout
-        return await self._collect(calls, await self._send(calls, range(len(calls))), deadline, block)
+        return await self._collect(calls, await self._send_first(calls, deadline), deadline, block)
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls without waiting for the replies; see Executor."""
@@ -125,6 +127,25 @@ class ClusterExecutor(Executor):
     async def close(self) -> None:
         """Close the idle connections."""
         await self._slots.close()
+
+    async def _send_first(self, calls: Sequence[Call[Any]], deadline: float) -> list[Part]:
+        """Send the calls. If no node answers, try again until the deadline; a loop tries only once, see `rest`.
+
+        Raises BackendUnavailable.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            began = self._clock()
+            try:
+                return await self._send(calls, range(len(calls)))
+            except BackendUnavailable as error:
+                took = self._clock() - began  # the next try may take as long
+                if self._rest or self._clock() + pause + took >= deadline:
+                    raise
+                if pause == FIRST_PAUSE:
+                    waiting.debug("%s Trying again …", error.message)
+            await self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _send(self, calls: Sequence[Call[Any]], positions: Iterable[int]) -> list[Part]:
         """Send the calls at these positions, grouped by node. Raises BackendUnavailable if the map cannot be read."""
@@ -185,8 +206,10 @@ class ClusterExecutor(Executor):
             began = self._clock()
             try:
                 parts = await self._send_again(calls, outcomes, again)
-            except BackendUnavailable:
-                break  # no node answers
+            except BackendUnavailable:  # no node answers
+                if self._rest:
+                    break
+                parts = []
         self._skip_nodes({nodes[position] for position, outcome in enumerate(outcomes) if _is_silence(outcome)})
         return [_of_node(outcome, unsure.get(position), nodes[position]) for position, outcome in enumerate(outcomes)]
 
@@ -301,7 +324,7 @@ def _of_node(outcome: Any, unsure: BackendError | None, node: str) -> Any:
     if not isinstance(outcome, BackendError):
         return outcome
     error = _node_error(unsure or outcome)
-    if isinstance(error, NodeError):
+    if isinstance(error, NodeError) and not isinstance(outcome, KeysMoving | Redirected):
         error.node = node
     return error
 

@@ -5,6 +5,7 @@ import errno
 import re
 from typing import Final
 
+from hiredis import pack_command
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -25,6 +26,7 @@ from redis.exceptions import (
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, LoginRefused
 from delayq.redis.connection.leaf import ConnectionLost
+from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -46,7 +48,7 @@ _HINTS: Final = {
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
 }
 
-IF_SENTINEL: Final = "If this is the address of a sentinel, write redis+sentinel://host1:26379,host2:26379/SERVICE/0."
+IF_SENTINEL: Final = f"If this is the address of a sentinel, write {SENTINEL_FORM}."
 
 _OF_CLIENT_CERTIFICATE: Final = (
     "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
@@ -89,6 +91,9 @@ _OF_LOGIN: Final = re.compile(r"NOAUTH|WRONGPASS|NOPERM|DB index|\b(?:AUTH|SELEC
 
 _CODE: Final = re.compile(r"\b(?:OOM|NOSCRIPT|NOPERM|NOAUTH|WRONGTYPE|NOGROUP|" + "|".join(NOT_READY) + r")\b")
 
+
+HELLO: Final = pack_command(("HELLO", 2))  # type: ignore[arg-type]  # the stub declares a tuple with one element
+"""Asks a server for its mode. Every user may send it, whatever the ACL."""
 
 CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError, InvalidResponse)
 """Errors that redis-py and sockets raise without a connection, without a reply in time, or if the server is not Redis.
@@ -144,7 +149,7 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     """Return the delayq error for an error reply of the server at `where`. `call` is the name of the call."""
     code = code_of(error)
     if code in NOT_READY:
-        return BackendUnavailable(
+        return (KeysMoving if code == "TRYAGAIN" else BackendUnavailable)(
             f"Redis at {where} is not ready: {NOT_READY[code]}. Nothing was written.", hint="Try again later."
         )
     if code == "OOM":
@@ -156,13 +161,17 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     if isinstance(error, AskError):  # MOVED too
         return Redirected(
             f"Redis at {where} refused {call}: it is a node of a Redis Cluster.",
-            hint="Write redis+cluster://host1:6379,host2:6379 instead of the address of one node.",
+            hint=f"Write {CLUSTER_FORM} instead of the address of one node.",
             slot=error.slot_id,
             node=error.node_addr,
             is_ask=not isinstance(error, MovedError),
         )
     hint = IF_SENTINEL if is_unknown_command(error) else _HINTS.get(code, "")
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=hint)
+
+
+class KeysMoving(BackendUnavailable):
+    """A node of a Redis Cluster is moving the keys of the call to another node. Its other keys can be used."""
 
 
 class Redirected(CallRefused):
@@ -195,6 +204,21 @@ def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
     elif "without any password" in reason:
         hint = "Remove the password from the url, or set the password on the server."
     return LoginRefused(f"Redis at {where} refused the login: {reason}.", hint=hint, field="url")
+
+
+def check_mode(hello: object, where: str) -> None:
+    """Raise LoginRefused if the reply to HELLO is that of a sentinel or of a node of a cluster.
+
+    `where`: the address of the server, without secrets.
+    """
+    words = hello if isinstance(hello, list) else []
+    mode = dict(zip(words[::2], words[1::2], strict=False)).get(b"mode")
+    kinds = {b"cluster": ("a node of a Redis Cluster", CLUSTER_FORM), b"sentinel": ("a sentinel", SENTINEL_FORM)}
+    if mode in kinds:
+        kind, form = kinds[mode]
+        raise LoginRefused(
+            f"The server at {where} is {kind}. Nothing was sent.", hint=f"Write {form} instead.", field="url"
+        )
 
 
 def is_logged_in(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from delayq.redis.connection.errors import is_unknown_command
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.several import SeveralServers, host_in_url
-from delayq.redis.connection.url import Address
+from delayq.redis.connection.url import SENTINEL_FORM, Address
 
 SENTINEL_TIMEOUT: Final = 0.5
 """Seconds after which a sentinel without an answer is skipped."""
@@ -27,6 +27,7 @@ ASK_EVERY: Final = 1.0
 SENTINEL_REST: Final = 10.0
 """How long a sentinel that did not answer is not asked, in seconds."""
 
+_SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password")
 _SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]*)")
 
 
@@ -38,13 +39,14 @@ class SentinelAddress:
     """
 
     def __init__(self, url: str) -> None:
-        servers = SeveralServers(url, default_port=26379)
+        servers = SeveralServers(url, default_port=26379, form=SENTINEL_FORM, more_options=_SENTINEL_OPTIONS)
         self.masked = servers.masked
-        self.service, _, self._database = servers.path.partition("/")
+        self.service, _, database = servers.path.partition("/")
+        self._database = database or servers.database
         if not self.service:
             raise ConfigError(
                 f"The url {self.masked!r} does not name the service of the sentinels.",
-                hint="Write redis+sentinel://host1:26379,host2:26379/SERVICE/0.",
+                hint=f"Write {SENTINEL_FORM}.",
                 field="url",
             )
         of_sentinels = dict(_SENTINEL_OPTION.findall(servers.query))

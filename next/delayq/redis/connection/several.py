@@ -1,23 +1,32 @@
 """Urls that name several servers: `redis+sentinel://user:password@host1:26379,host2/…`. TLS: `rediss+…`."""
 
-from urllib.parse import urlsplit
+from collections.abc import Sequence
 
 from delayq.core.display import mask_url
-from delayq.redis.connection.url import Address
+from delayq.redis.connection.url import OPTIONS, Address, Written, split_url
 
 
 class SeveralServers:
-    """The parts of such a url. `masked`: the url without secrets. `path`: the path without its first '/'.
+    """The parts of such a url.
 
-    `default_port`: the port of a host without a port.
+    * `masked`: the url without secrets.
+    * `path`: the path without its first '/'.
+    * `database`: the option `db`; '' = not given.
+    * `query`: the other options.
+
+    `default_port`: the port of a host without a port. `form`: the right form of such a url. `more_options`: options
+    that do not concern the address of a single server.
     """
 
-    def __init__(self, url: str, *, default_port: int) -> None:
-        parts = urlsplit(url)
-        login, at, hosts = parts.netloc.rpartition("@")
+    def __init__(self, url: str, *, default_port: int, form: str, more_options: Sequence[str] = ()) -> None:
         self.masked = mask_url(url)
+        self._written = Written(self.masked, form, [*(one for one in OPTIONS if one != "db"), *more_options])
+        parts = split_url(url, self._written)
+        login, at, hosts = parts.netloc.rpartition("@")
         self.path = parts.path.removeprefix("/")
-        self.query = parts.query
+        options = parts.query.split("&")
+        self.database = next((one.removeprefix("db=") for one in options if one.startswith("db=")), "")
+        self.query = "&".join(one for one in options if not one.startswith("db="))
         self.login = login + at
         self.hosts = [host if _has_port(host) else f"{host}:{default_port}" for host in hosts.split(",")]
         self._scheme = parts.scheme.partition("+")[0]
@@ -29,7 +38,7 @@ class SeveralServers:
         """
         path = f"/{database}" if database else ""
         query = f"?{self.query}" if self.query else ""
-        return Address(f"{self._scheme}://{self.login}{host}{path}{query}")
+        return Address(f"{self._scheme}://{self.login}{host}{path}{query}", written=self._written)
 
 
 def host_in_url(host: str, port: int) -> str:

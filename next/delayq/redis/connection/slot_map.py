@@ -14,7 +14,7 @@ from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, Log
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.several import SeveralServers, host_in_url
-from delayq.redis.connection.url import Address
+from delayq.redis.connection.url import CLUSTER_FORM, Address
 
 SLOTS: Final = 16_384
 
@@ -29,13 +29,13 @@ class ClusterAddress:
     """
 
     def __init__(self, url: str) -> None:
-        self._servers = SeveralServers(url, default_port=6379)
+        self._servers = SeveralServers(url, default_port=6379, form=CLUSTER_FORM)
         self.masked = self._servers.masked
         self.hosts = self._servers.hosts
-        if self._servers.path not in ("", "0"):
+        if {self._servers.path, self._servers.database} - {"", "0"}:
             raise ConfigError(
                 f"The url {self.masked!r} names a database, but a Redis Cluster has only database 0.",
-                hint="Remove the path of the url. Use a prefix to separate applications: DELAYQ_PREFIX.",
+                hint="Remove the database from the url. Use a prefix to separate applications: DELAYQ_PREFIX.",
                 field="url",
             )
         for host in self.hosts:

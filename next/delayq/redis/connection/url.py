@@ -4,9 +4,10 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any, Final, cast
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
@@ -23,7 +24,7 @@ _WITHOUT_SETINFO: Final[dict[str, None]] = (
     if "driver_info" in signature(blocking_connections.AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}  # redis-py before 7
 )
-_OPTIONS: Final = [
+OPTIONS: Final = [
     "db",
     "protocol",
     "username",
@@ -44,6 +45,8 @@ _OPTIONS: Final = [
 ]
 """The options that a url may have after '?'. Other options of redis-py cannot be given as text, or delayq sets them."""
 
+SENTINEL_FORM: Final = "redis+sentinel://host1:26379,host2:26379/SERVICE/0"
+CLUSTER_FORM: Final = "redis+cluster://host1:6379,host2:6379"
 
 _VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "ssl_cert_reqs": (("none", "optional", "required"), "none, optional or required"),
@@ -51,6 +54,10 @@ _VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "ssl_min_version": (("771", "772"), "771 for TLS 1.2, or 772 for TLS 1.3"),
 }
 """The values that an option may have, also as a text for people."""
+
+_ALL_FORMS: Final = (
+    f"redis://host:6379/0, rediss://host:6379/0, unix:///path/to/redis.sock, {SENTINEL_FORM} or {CLUSTER_FORM}"
+)
 
 
 class _TimedByKernel:
@@ -81,21 +88,34 @@ class _TcpConnection(_TimedByKernel, blocking_connections.Connection):
     pass
 
 
-class Address:
-    """The address of a server: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`. Raises ConfigError."""
+class Written(NamedTuple):
+    """The url that the user wrote, for errors about the address of one of its servers.
 
-    def __init__(self, url: str) -> None:
+    `masked`: the url without secrets. `form`: the right form. `options`: the options that it may have after '?'.
+    """
+
+    masked: str
+    form: str
+    options: Sequence[str]
+
+
+class Address:
+    """The address of a server: `redis://host:port/db`, `rediss://…` or `unix:///path?db=0`. Raises ConfigError.
+
+    `written`: the url with several servers from which this address was made; None = `url` is the url of the user.
+    """
+
+    def __init__(self, url: str, *, written: Written | None = None) -> None:
         self.masked = mask_url(url)
-        self._check_options(parse_qs(urlsplit(url).query, keep_blank_values=True))
+        self.is_of_one_server = written is None
+        """True if the url of the user names one server, which must not be a sentinel or a node of a cluster."""
+        self._written = written or Written(self.masked, _ALL_FORMS, OPTIONS)
+        self._check_options(parse_qs(split_url(url, self._written).query, keep_blank_values=True))
         try:
-            _check_database(url)
+            _check_parts(url, needs_host=written is not None)
             self._options = dict(blocking_connections.parse_url(url))
         except ValueError:
-            raise ConfigError(
-                f"The url {mask_url(url)!r} is not the address of a Redis server.",
-                hint="Write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/redis.sock.",
-                field="url",
-            ) from None
+            raise _no_address(self._written) from None
         self._options.pop("connection_class", None)
         self._is_socket = url.startswith("unix:")
         self._is_tls = url.startswith("rediss:")
@@ -104,8 +124,10 @@ class Address:
             self.asyncio_connection()
         except (TypeError, RedisError):
             raise ConfigError(
-                f"The url {self.masked!r} has an option with an invalid value, or an option of another kind of url.",
-                hint="Options that begin with ssl_ need rediss://. ssl_ca_path and ssl_password need redis-py 7.2.",
+                f"The url {self._written.masked!r} has an option with an invalid value, or an option of another kind "
+                "of url.",
+                hint="Options that begin with ssl_ need a url that begins with rediss. ssl_ca_path and ssl_password "
+                "need redis-py 7.2.",
                 field="url",
             ) from None
         if self._is_tls:
@@ -125,22 +147,22 @@ class Address:
     def _check_options(self, options: dict[str, list[str]]) -> None:
         """Check the names of the options after '?', and the values that redis-py does not check or explain."""
         for option, values in options.items():
-            if option not in _OPTIONS:
+            if option not in self._written.options:
                 raise ConfigError(
-                    f"The url {self.masked!r} has an option that delayq does not support: {shown(option)}.",
-                    hint=did_you_mean(option, _OPTIONS) or f"Use {', '.join(_OPTIONS)}.",
+                    f"The url {self._written.masked!r} has an option that delayq does not support: {shown(option)}.",
+                    hint=did_you_mean(option, self._written.options) or f"Use {', '.join(self._written.options)}.",
                     field="url",
                 )
             allowed, text = _VALUES.get(option, ((), ""))
             if allowed and values[-1].lower() not in allowed:
                 raise ConfigError(
-                    f"The option {option} of the url {self.masked!r} has an invalid value.",
+                    f"The option {option} of the url {self._written.masked!r} has an invalid value.",
                     hint=f"Use {text}.",
                     field="url",
                 )
             if option == "ssl_ca_path" and not os.path.isdir(values[-1]):
                 raise ConfigError(
-                    f"The option {option} of the url {self.masked!r} does not name an existing directory.",
+                    f"The option {option} of the url {self._written.masked!r} does not name an existing directory.",
                     hint="Check the path.",
                     field="url",
                 )
@@ -153,7 +175,7 @@ class Address:
         except (OSError, TypeError, ValueError) as error:
             said = ", ".join(option for option in self._options if option.startswith("ssl_"))
             raise ConfigError(
-                f"The url {self.masked!r} has TLS options that cannot be used: {error}.",
+                f"The url {self._written.masked!r} has TLS options that cannot be used: {error}.",
                 hint=f"Check the values of {said}. Certificates and keys must be in the PEM format.",
                 field="url",
             ) from None
@@ -188,8 +210,30 @@ class Address:
         return module.Connection(**options)
 
 
-def _check_database(url: str) -> None:
-    """Raise ValueError if the path of a url is not a number, because redis-py would use database 0 instead."""
-    path = urlsplit(url).path.removeprefix("/")
-    if not url.startswith("unix:") and path and not (path.isascii() and path.isdecimal()):
-        raise ValueError(path)
+def split_url(url: str, written: Written) -> SplitResult:
+    """Return the parts of a url. Raises ConfigError."""
+    try:
+        return urlsplit(url)
+    except ValueError:  # for example, '[' without ']'
+        raise _no_address(written) from None
+
+
+def _no_address(written: Written) -> ConfigError:
+    return ConfigError(
+        f"The url {written.masked!r} is not the address of a Redis server.",
+        hint=f"Write {written.form}.",
+        field="url",
+    )
+
+
+def _check_parts(url: str, *, needs_host: bool) -> None:
+    """Raise ValueError if the host has a space or is missing, or if the path is not a number.
+
+    redis-py would use database 0 for such a path, and localhost for a missing host.
+    """
+    if url.startswith("unix:"):
+        return
+    parts = urlsplit(url)
+    host, path = parts.hostname or "", parts.path.removeprefix("/")
+    if (needs_host and not host) or " " in host or (path and not (path.isascii() and path.isdecimal())):
+        raise ValueError(url)

@@ -49,6 +49,7 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
         queue: str | None = None,
         *,
         name: str | None = None,
+        tag: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
         signature: str | None = None,
@@ -59,6 +60,7 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
 
             queue        queue of the jobs; None = the default queue
             name         pattern for the name, such as 'order.*'
+            tag          jobs with this tag
             since        jobs that failed at this time or later: '2026-11-21T15:00:00Z', an aware datetime, or how long
                          ago ('2h', a timedelta)
             until        jobs that failed at this time or earlier, written as `since`
@@ -66,7 +68,7 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
 
         Jobs that fail after the call are left out. Raises InvalidInput.
         """
-        async for job in self._failed(queue, name=name, since=since, until=until, signature=signature):
+        async for job in self._failed(queue, name=name, tag=tag, since=since, until=until, signature=signature):
             yield job
 
     async def failed_groups(
@@ -74,18 +76,19 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
         queue: str | None = None,
         *,
         name: str | None = None,
+        tag: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
         limit: int = 10_000,
     ) -> FailedGroups:
         """Group the failed jobs of a queue by job name and kind of error. The largest group comes first.
 
-        `queue`, `name`, `since` and `until` select the jobs as in `iter_failed`. `limit` is the maximum number of jobs
-        to read, 1 or more; if there are more jobs, `is_complete` of the result is False. Raises InvalidInput.
+        `queue`, `name`, `tag`, `since` and `until` select the jobs as in `iter_failed`. `limit` is the maximum number
+        of jobs to read, 1 or more; if there are more jobs, `is_complete` of the result is False. Raises InvalidInput.
         """
         check_whole_number("limit", limit, least=1)
         grouping, looked = Grouping(), 0
-        async for job in self._failed(queue, name=name, since=since, until=until, signature=None):
+        async for job in self._failed(queue, name=name, tag=tag, since=since, until=until, signature=None):
             if looked == limit:
                 return FailedGroups(grouping.groups(), looked, is_complete=False)
             grouping.add(job)
@@ -98,22 +101,23 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
         *,
         rate: str | None = None,
         name: str | None = None,
+        tag: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
         signature: str | None = None,
     ) -> AsyncIterator[Retried]:
         """Retry failed jobs. Each step of the iteration retries one job, whose attempts are counted from 0 again.
 
-        `queue`, `name`, `since`, `until` and `signature` select the jobs as in `iter_failed`. `rate` ('10/s', '600/m',
-        '5000/h') limits the number of jobs that are retried in that time, at even intervals; None = no limit. After a
-        late retry, the next retries are not faster.
+        `queue`, `name`, `tag`, `since`, `until` and `signature` select the jobs as in `iter_failed`. `rate` ('10/s',
+        '600/m', '5000/h') limits the number of jobs that are retried in that time, at even intervals; None = no limit.
+        After a late retry, the next retries are not faster.
 
         Yields a Retried with the id of each job. If a job cannot be retried, its `error` has the reason, and the
         iteration continues with the next job. Raises InvalidInput.
         """
         pause = spacing(rate)
         next_at = 0.0
-        async for job in self._failed(queue, name=name, since=since, until=until, signature=signature):
+        async for job in self._failed(queue, name=name, tag=tag, since=since, until=until, signature=signature):
             await self._session.executor.sleep(max(next_at - time.monotonic(), 0.0))
             next_at = time.monotonic() + pause
             try:
@@ -157,6 +161,7 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
         queue: str | None,
         *,
         name: str | None,
+        tag: str | None,
         since: Moment | None,
         until: Moment | None,
         signature: str | None,
@@ -166,6 +171,7 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
             state="failed",
             queues=[self._queue(queue)],
             name=name,
+            tag=tag,
             since=since,
             until=until,
             signature=signature,

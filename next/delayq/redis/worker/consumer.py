@@ -49,6 +49,9 @@ OFTEN_FOR: Final = 10.0
 """On a Redis Cluster, an idle child asks for jobs every OFTEN seconds until OFTEN_FOR seconds after its last job, and
 then every SELDOM seconds."""
 
+AT_ONCE: Final = 0.05
+"""A wait that begins less than this time after the last read of the previous wait, in seconds, follows at once."""
+
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
 
@@ -105,6 +108,7 @@ class RedisConsumer:
         self._look_at_ms = 0
         self._time = time.monotonic
         self._polls_often_until = self._time() + OFTEN_FOR
+        self._last_read: tuple[Sequence[str], float] = ([], 0.0)
 
     def open(self) -> float:
         """Create missing parts of the queues, register this consumer, and return the shortest lease, in seconds."""
@@ -212,20 +216,32 @@ class RedisConsumer:
         return self._without_paused(outcome)
 
     def _poll(self, queues: Sequence[str], timeout: float) -> list[Delivery]:
-        """Ask the nodes of a cluster for one job of each queue, again and again; see `wait`."""
+        """Ask the nodes of a cluster for one job of each queue, again and again; see `wait`.
+
+        The last read is in the same request as the switches. If the next wait follows at once, it begins with a pause.
+        """
         end = self._time() + timeout
+        was_read, self._last_read = self._last_read, ([], 0.0)
+        has_read = was_read[0] == queues and self._time() < was_read[1] + AT_ONCE
         while True:
-            reads = [calls.read_new(self._keys, queue, self.name, 1) for queue in queues]
-            taken = self._taken(queues, drive(self._executor.run_all(reads)))
             now = self._time()
-            if taken:
-                self._polls_often_until = now + OFTEN_FOR
-                return taken
+            if not has_read:
+                reads: list[Call[Any]] = [calls.read_new(self._keys, queue, self.name, 1) for queue in queues]
+                state = self._state_calls() if now >= end else []
+                outcomes = drive(self._executor.run_all([*reads, *state]))
+                if state:
+                    self._keep_state(outcomes[len(reads) :])
+                taken = self._taken(queues, outcomes[: len(reads)])
+                now = self._time()
+                if taken:
+                    self._polls_often_until = now + OFTEN_FOR
+                    return taken
+                if state:
+                    self._last_read = queues, now
+                    return []
+            has_read = False
             pause = min(OFTEN if now < self._polls_often_until else SELDOM, end - now)
-            if pause <= 0:
-                self._read_switches()
-                return []
-            if self._executor.pause(pause):
+            if pause > 0 and self._executor.pause(pause):
                 return self.pending()
 
     def pending(self) -> list[Delivery]:

@@ -50,7 +50,9 @@ class Hints:
 
     `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
     `is_checked`: if the address has several servers, notice that the server of the subscription hangs. The other
-    servers may still work, but their notifications do not arrive.
+    servers may still work, but their notifications do not arrive. `server`: returns the address, without secrets, of
+    the server to which the process sends its calls, or ''. When it changes, the subscription follows, because a primary
+    that sentinels have replaced may still answer.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Hints:
         *,
         consequence: str = "",
         is_checked: bool = False,
+        server: Callable[[], str] = str,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._locate = locator(address)
@@ -74,6 +77,8 @@ class Hints:
         self._check_pause = FIRST_CHECK
         self._check_at = 0.0
         self._is_asked = False
+        self._server = server
+        self._known = {"", address.masked}
 
     @property
     def is_subscribed(self) -> bool:
@@ -83,16 +88,22 @@ class Hints:
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
 
-        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list. If
-        the subscription is lost, return an empty list at once.
+        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list. When
+        the subscription begins or is lost, return an empty list at once.
         """
+        if self.is_subscribed and self._server() not in self._known:
+            self._disconnect()
+            return []
         was_subscribed = self.is_subscribed
         pause = self._connect_at - time.monotonic()
         if not was_subscribed and pause > 0:
             self._sleep(min(seconds, pause))
             return []
         try:
-            connection = self._connection or self._subscribe()
+            connection = self._connection
+            if connection is None:
+                self._subscribe()
+                return []
             if self._is_checked:
                 seconds = min(seconds, self._check(connection))
             if not connection.can_read(timeout=max(seconds - EXACT, 0)):
@@ -108,8 +119,10 @@ class Hints:
                 self._sleep(min(seconds, RECONNECT_PAUSE))
             return []
 
-    def _subscribe(self) -> AbstractConnection:
-        self._connection = connection = self._locate().blocking_connection(TRY_TIMEOUT)
+    def _subscribe(self) -> None:
+        address = self._locate()
+        self._known = {"", self._where, address.masked, self._server()}
+        self._connection = connection = address.blocking_connection(TRY_TIMEOUT)
         connection.connect()
         connection.send_command("SUBSCRIBE", self._channel)
         try:
@@ -118,7 +131,6 @@ class Hints:
             self._warn_refused(error)
             raise
         self._note_answer(has_hints=True)
-        return connection
 
     def _check(self, connection: AbstractConnection) -> float:
         """Send a PING if it is due, and return the seconds until the next check. Raises RedisError without a reply."""

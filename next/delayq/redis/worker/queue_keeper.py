@@ -57,6 +57,7 @@ class RedisQueueKeeper:
         self._relay = OutboxRelay(executor, keys, options, self._counts, name=name, clock=clock)
         self._listed: list[str] = []
         self._list_at = clock()
+        self.has_all_queues = True
         self._counted: dict[str, int] = {}
         self._recorded: dict[str, int] = {}
 
@@ -78,6 +79,7 @@ class RedisQueueKeeper:
         trip: list[Call[Any]] = [list_queues(self._keys), *self._counts.calls(before)]
         listed, *counts = drive(self._executor.run_all(trip))
         self._counts.keep(before, counts)
+        self.has_all_queues = not isinstance(listed, BackendError)
         if isinstance(listed, BackendError):
             if not isinstance(listed, NodeError | CallRefused):
                 raise listed
