@@ -54,11 +54,7 @@ def batch(
 
         batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
     """
-    if isinstance(members, Sendable | AsLink | AsMember | type) or not isinstance(members, Iterable):
-        raise InvalidInput(
-            f"members is {shown(members)}.", hint="Use a list of jobs: batch([A(), B()]).", field="members"
-        )
-    return PendingBatch(tuple(members), id, name, allow_failures, before, then, catch, finally_)
+    return PendingBatch(tuple(_checked_members(members)), id, name, allow_failures, before, then, catch, finally_)
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,14 @@ class PendingBatch(AsLink):
     def _plan(self, manager: Manager) -> tuple[LinkMaker, BatchPlan]:
         self._unsent.is_used = True
         maker = LinkMaker(manager)
-        return maker, self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
+        plan = self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
+        if plan is None:
+            raise InvalidInput(
+                "The batch has no members, because `prepare_for_dispatch` of all its jobs returned False.",
+                hint="Check this before the dispatch, if it can happen.",
+                field="members",
+            )
+        return maker, plan
 
     def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None:
         self._unsent.is_used = True
@@ -131,19 +134,17 @@ class PendingBatch(AsLink):
                 hint="Dispatch a larger batch in a job of the chain.",
                 field="members",
             )
-        return Link(batch=self._plan_with(maker, batch_id or new_id()))
+        plan = self._plan_with(maker, batch_id or new_id())
+        return None if plan is None else Link(batch=plan)
 
-    def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan:
+    def _plan_with(self, maker: LinkMaker, batch_id: str) -> BatchPlan | None:
+        """Return the plan, or None if `prepare_for_dispatch` of all members returned False. Raises InvalidInput."""
         check_bool("allow_failures", self.allow_failures)
         if not isinstance(self.name, str) or len(self.name) > 255:
             raise InvalidInput(f"name is {shown(self.name)}.", hint="Use a text of up to 255 characters.", field="name")
         members = chains_of_members(self.members, maker, [f"{batch_id}.{n}" for n in range(len(self.members))])
         if self.members and not members:
-            raise InvalidInput(
-                "The batch has no members, because `prepare_for_dispatch` of all its jobs returned False.",
-                hint="Check this before the dispatch, if it can happen.",
-                field="members",
-            )
+            return None
         if not members or len(members) > MAX_MEMBERS:
             raise InvalidInput(
                 f"The batch has {len(members):,} members.",
@@ -216,7 +217,7 @@ class RunningBatch:
     def _plan(self, members: Iterable[Member]) -> tuple[Connection, list[Chain]]:
         manager = current_manager()
         maker = LinkMaker(manager, connection=manager.settings.connection)
-        given = list(members)
+        given = list(_checked_members(members))
         ids = [derived_id(self._job_id, self._added + n) for n in range(len(given))]
         self._added += len(given)
         return maker.connection, chains_of_members(given, maker, ids)
@@ -230,6 +231,12 @@ def find_batch(batch_id: str) -> BatchInfo | None:
 async def afind_batch(batch_id: str) -> BatchInfo | None:
     """Return the counts of a batch in an event loop; see `find_batch`."""
     return await current_manager().connection().aclient.batches.get(batch_id)
+
+
+def _checked_members(members: Iterable[Member]) -> Iterable[Member]:
+    if isinstance(members, Sendable | AsLink | AsMember | type) or not isinstance(members, Iterable):
+        raise InvalidInput(f"members is {shown(members)}.", hint="Use a list of jobs: [A(), B()].", field="members")
+    return members
 
 
 def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable[str]) -> list[Chain]:

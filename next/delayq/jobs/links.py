@@ -134,7 +134,7 @@ def checked_job(job: object) -> Sendable:
     if isinstance(job, Group):
         job._unsent.is_used = True
     raise InvalidInput(
-        f"{shown(job)} is not a job.",
+        f"One of the jobs is {shown(job)}, which is not a job.",
         hint="Use jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
         field="jobs",
     )

@@ -137,7 +137,11 @@ class BatchDuties:
         return opened, pending
 
     async def tell(self, steps: Sequence[Step]) -> None:
-        """Report fulfilled duties to their batches. A duty is fulfilled when all jobs of its step are stored."""
+        """Report fulfilled duties to their batches. A duty is fulfilled when all jobs of its step are stored.
+
+        If more duties are due by now, for example because the cancel of the waiting members has ended the batch, the
+        steps are done again at once.
+        """
         by_batch: dict[str, list[tuple[Step, str]]] = {}
         for step in steps:
             for batch_id, duty in step.told if step.is_over else ():
@@ -149,6 +153,9 @@ class BatchDuties:
             if isinstance(outcome, BackendError):
                 for step, _ in told:
                     step.error = outcome
+            elif outcome.due:
+                for step, _ in told:
+                    step.again_in = 0.0
 
     def _note_call(self, batch_id: str, steps: Sequence[Step]) -> Call[Noted]:
         notes = [step.follows.note for step in steps]

@@ -175,6 +175,7 @@ def test_a_refusal_is_one_sentence_and_its_exit_code(
 def test_a_refusal_is_told_as_json(run: Run, finished: BatchInfo) -> None:
     assert json.loads(run("batch", "show", "nope", "--json").stdout) == {"id": "nope", "state": "unknown"}
     assert json.loads(run("batch", "cancel", "nope", "--json").stdout) == {"id": "nope", "outcome": "unknown"}
+    assert json.loads(run("batch", "retry", "nope", "--json").stdout) == {"id": "nope", "outcome": "unknown"}
     assert json.loads(run("batch", "cancel", "done", "--json").stdout) == {"id": "done", "outcome": "finished"}
 
 

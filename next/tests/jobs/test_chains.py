@@ -53,7 +53,7 @@ def step(**said: object) -> Sendable:
     [
         (chain, "chain", "has no jobs"),
         (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
-        (lambda: chain("step"), "jobs", "'step' is not a job"),  # type: ignore[arg-type]
+        (lambda: chain("step"), "jobs", "'step', which is not a job"),  # type: ignore[arg-type]
         (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
         (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
         (lambda: chain(step(delay=None, at="2030-01-01T00:00:00Z")), "at", "has the due time"),
@@ -75,13 +75,13 @@ def step(**said: object) -> Sendable:
         (lambda: batch(Step()), "members", "members is"),  # type: ignore[arg-type]
         (lambda: batch(None), "members", "members is None"),  # type: ignore[arg-type]
         (lambda: batch([Step()], allow_failures=1), "allow_failures", "allow_failures is 1"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=lambda: None), "jobs", "is not a job"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=chain(Step())), "jobs", "is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=lambda: None), "jobs", "which is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=chain(Step())), "jobs", "which is not a job"),  # type: ignore[arg-type]
         (lambda: batch([Shy()]), "members", "returned False"),
         (lambda: batch([Step()], id="a b"), "id", "not valid"),
         (lambda: batch([Step()], name="x" * 256), "name", "name is"),
         (lambda: batch([Step()], then=[Step(text="x" * 250_000)] * 5), "then", "callbacks of the batch have"),
-        (lambda: batch([Step()], then="step"), "jobs", "is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then="step"), "jobs", "which is not a job"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_sent(
@@ -140,6 +140,7 @@ def test_chains_and_batches_are_sent_in_an_event_loop(manager: Manager, sent: De
 def test_a_job_that_refuses_the_dispatch_stops_its_chain_and_leaves_the_batch(sent: DelayQ) -> None:
     assert chain(Step(), Shy()).dispatch().outcome == "vetoed"
     assert sent.queues() == []
+    assert chain(Step(), batch([Shy()]), Step()).dispatch().outcome == "vetoed"
     info = batch([Step(), Shy(), chain(Step(), Shy())]).dispatch()
     assert info.total == 1
 
@@ -169,6 +170,31 @@ def test_a_second_dispatch_sends_the_members_that_are_missing(manager: Manager, 
     info = find_batch("b1")
     assert info is not None
     assert (info.total, info.state) == (600, "running")
+
+
+def test_a_second_dispatch_may_leave_members_out(manager: Manager, sent: DelayQ) -> None:
+    """A `prepare_for_dispatch` that leaves out the members that are done moves the others to other round trips."""
+    batch([Step(text=str(n)) for n in range(300)], id="b1").dispatch()
+    sent.clear("steps")  # as if the program had died before it sent them
+    again = [Shy() if n % 2 else Step(text=str(n)) for n in range(300)]
+    batch(again, id="b1").dispatch()
+    assert sent.stats("steps")[0].scheduled == 150
+
+
+def test_members_that_a_second_dispatch_adds_are_sent(manager: Manager, sent: DelayQ) -> None:
+    members = [Step(text=str(n)) for n in range(5)]
+    batch(members[:3], id="b1").dispatch()
+    info = batch(members, id="b1").dispatch()
+    assert (info.total, sent.stats("steps")[0].scheduled) == (5, 5)
+
+
+def test_a_cancelled_batch_without_any_job_sends_its_callbacks(manager: Manager, sent: DelayQ) -> None:
+    """As after the death of a producer, the members were never sent, so that the cancel ends the batch."""
+    batch([Step(), Step()], id="b1", finally_=Step(text="finally")).dispatch()
+    sent.clear("steps")
+    sent.batches.cancel("b1")
+    (job,) = sent.iter_jobs("scheduled", queue="steps")
+    assert job.data == {"text": "finally"}
 
 
 def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:

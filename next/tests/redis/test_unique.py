@@ -82,6 +82,9 @@ def test_a_window_lasts_although_the_job_has_ended(client: DelayQ, server: redis
     assert client.cancel(owner.id) == "cancelled"
     kept = client.schedule("n", DATA, unique=window)
     assert (kept.outcome, kept.id, kept.state) == ("kept", owner.id, "absent")
+    owner.cancel()
+    with pytest.raises(Conflict, match=r"which has ended\. Wait until the window of the key is over"):
+        client.schedule("n", DATA, unique=window, on_conflict="error")
     with pytest.raises(InvalidInput, match="on_conflict is 'replace', but a unique key with a window"):
         client.schedule("n", DATA, unique=window, on_conflict="replace")
     time.sleep(1.1)

@@ -179,12 +179,18 @@ class ClusterGroup:
         return self.owner_of_slot(key_slot(f"{{{queue}}}".encode()))
 
     def replica_of(self, primary: Server) -> Server:
-        """Return the replica of a primary."""
-        for server in self.servers:
-            info: Any = server.client.info("replication")
-            if info["role"] == "slave" and int(info["master_port"]) == primary.port:
-                return server
-        raise AssertionError(f"{primary.port} has no replica")
+        """Return the replica of a primary. After a failover, wait until it has one."""
+        found: list[Server] = []
+
+        def is_found() -> bool:
+            for server in self.servers:
+                info: Any = server.client.info("replication")
+                if info["role"] == "slave" and int(info["master_port"]) == primary.port:
+                    found.append(server)
+            return bool(found)
+
+        wait_until(is_found, f"a replica of {primary.port}")
+        return found[0]
 
     def owner_of_slot(self, slot: int) -> Server:
         """Return the primary that has a slot, as a living server sees it."""

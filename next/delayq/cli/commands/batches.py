@@ -154,7 +154,12 @@ def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
         progress.tell(number)
 
     with session.client() as client, session.audited("batch retry", id) as deed:
-        client.batches.require(id)
+        try:
+            client.batches.require(id)
+        except BatchNotFound:
+            if json:
+                print_json(BatchOutcomeShape(id, "unknown"))
+            raise
         try:
             client.batches.retry(id, progress=count)
         finally:

@@ -1,5 +1,6 @@
 """The operations on batches, available as `client.batches`."""
 
+import hashlib
 import time
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -179,8 +180,8 @@ class BatchOperations:
     async def _send_members(self, plan: BatchPlan, pending: Collection[str], token: str) -> None:
         """Send the pending members. If the batch is cancelled in the meantime, stop.
 
-        A repeated call divides the members into the same round trips with the same tokens, so that the server stores no
-        member twice.
+        A repeated call with the same members divides them into the same round trips with the same tokens, so that the
+        server stores no member twice. Round trips with other members have other tokens.
         """
         session = self._session
         now_ms = await session.executor.run(inspect.server_time_ms())
@@ -197,7 +198,7 @@ class BatchOperations:
                 taken="kept",
                 high_water=session.options.high_water,
                 lease_ms=session.options.lease_ms,
-                token=f"{token}.{rows[0][0]}",
+                token=f"{token}.{_digest([job.id for _, job in rows])}",
                 once_ms=TOKEN_MS,
                 shards=count,
             )
@@ -270,6 +271,10 @@ def _name_of(plan: bytes) -> str:
         return read_plan(plan).name
     except (msgspec.MsgspecError, UnicodeError):
         return ""
+
+
+def _digest(ids: Sequence[str]) -> str:
+    return hashlib.blake2b("\0".join(ids).encode(), digest_size=8).hexdigest()
 
 
 def _queue_and_id(job: str) -> tuple[str, str]:

@@ -302,9 +302,12 @@ class SchedulingOperations(OperationsBase[RefT]):
 
 def _conflict(job: NewJob, placed: Placed) -> Conflict:
     if placed.id != job.id:
+        state = "has ended" if placed.state == "absent" else f"is {placed.state}"
         return Conflict(
-            f"The unique key of the job {job.name!r} is taken by the job {placed.id!r}, which is {placed.state}.",
-            hint=f"Cancel the job {placed.id!r} to free the key.",
+            f"The unique key of the job {job.name!r} is taken by the job {placed.id!r}, which {state}.",
+            hint="Wait until the window of the key is over, or use another key."
+            if is_window(job.lock)
+            else f"Cancel the job {placed.id!r} to free the key.",
             field="unique",
         )
     return Conflict(
