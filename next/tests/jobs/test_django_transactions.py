@@ -88,6 +88,56 @@ except InvalidInput as error:
 else:
     raise AssertionError
 """,
+    "all jobs of a transaction travel together, and all that cannot be sent are named": """
+from unittest.mock import patch
+calls = []
+send = DelayQ.send_prepared
+def counting(self, jobs, **said):
+    calls.append(len(jobs))
+    return send(self, jobs, **said)
+with patch.object(DelayQ, "send_prepared", counting):
+    with transaction.atomic():
+        for n in range(3):
+            Close(order_id=n).dispatch(within="default")
+        try:
+            with transaction.atomic():
+                Paid().dispatch()
+                raise ValueError
+        except ValueError:
+            pass
+assert calls == [3] and count() == 3, calls
+try:
+    with patch.object(DelayQ, "send_prepared", side_effect=BackendUnavailable("Redis is away.")):
+        with transaction.atomic():
+            refs = [Close(order_id=n).dispatch(within="default") for n in range(2)]
+            chain(Close(), Close()).within("default").dispatch()
+except CommittedUnsent as error:
+    assert error.jobs == [("django.close", ref.id) for ref in refs], error.jobs
+else:
+    raise AssertionError
+assert count() == 4
+with transaction.atomic():
+    Paid().dispatch()
+assert count() == 5
+""",
+    "the callbacks of a test case send too": """
+from django.test import TestCase
+
+class Orders(TestCase):
+    def runTest(self):
+        Paid().dispatch()  # never committed
+        for n in (1, 2):
+            with self.captureOnCommitCallbacks(execute=True):
+                Paid().dispatch()
+                Close().dispatch(within="default")
+            assert count() == 2 * n, count()
+
+from django.test.runner import DiscoverRunner
+from django.test.utils import setup_test_environment
+import unittest
+result = unittest.TextTestRunner().run(Orders())
+assert result.wasSuccessful()
+""",
     "jobs that cannot be sent are named, and the commit is valid": """
 from unittest.mock import patch
 done = []
