@@ -1,4 +1,4 @@
-"""Models of Django as fields of jobs, and the care for the database connections of Django in a worker."""
+"""Loads Django models for jobs, and closes stale database connections of Django in a worker."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -18,10 +18,10 @@ _Wanted = Sequence[tuple[type, ModelRef]]
 
 
 class DjangoModels:
-    """Loads models of Django. It is used without a call of `use_models`.
+    """Loads models of Django. No call of `use_models` is needed.
 
-    Rows are read by `_base_manager`, so that a default manager that hides rows has no effect. The database is
-    the write database of the object, as the routers gave it at the dispatch.
+    Rows are read by `_base_manager`, so that a default manager that hides rows has no effect. They are read from the
+    write database that the routers chose for the object at the dispatch.
     """
 
     def name_of(self, kind: type) -> str | None:
@@ -59,12 +59,12 @@ class DjangoModels:
 
     @contextmanager
     def load(self, wanted: _Wanted) -> Iterator[Sequence[Any]]:
-        """Load objects, None for a missing row."""
+        """Yield the objects in the order of `wanted`, None for a missing row."""
         yield _find(wanted)
 
     @asynccontextmanager
     async def aload(self, wanted: _Wanted) -> AsyncIterator[Sequence[Any]]:
-        """Load objects in the thread that Django uses for the queries of this task."""
+        """Do the same as `load`, in the thread that Django uses for the queries of this task."""
         yield await sync_to_async(_find)(wanted)
 
 

@@ -29,7 +29,7 @@ def wait_for_commit(
     send: Callable[[Sequence[W]], None],
     asend: Callable[[Sequence[W]], Coroutine[Any, Any, None]],
 ) -> bool:
-    """Keep something until the transaction of a database has been committed; see WaitForCommit.
+    """Keep `waiting` until the transaction of a database has been committed; see WaitForCommit.
 
     `session`: the alias of the database. Django calls back after the commit of the outermost atomic block, and drops
     the callbacks of a savepoint that was rolled back. After an error of a callback, it drops all later ones. So each

@@ -1,4 +1,4 @@
-"""Protocols of the adapters."""
+"""The protocol of the modules that wait for transactions of SQLAlchemy or Django."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
@@ -7,7 +7,7 @@ W = TypeVar("W")
 
 
 class WaitForCommit(Protocol[W]):
-    """Keeps something until the transaction of a session has been committed."""
+    """Keeps jobs until the transaction of a session has been committed, and then sends them."""
 
     def __call__(
         self,

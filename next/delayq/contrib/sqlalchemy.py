@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # importing this may need greenlet
     from sqlalchemy.ext.asyncio import AsyncSession
 
 _AT_ONCE: Final = 500
-"""How many keys one query has at most. Databases limit the number of parameters."""
+"""Maximum number of keys in one query, because databases limit the number of parameters."""
 
 _Wanted = Sequence[tuple[type, ModelRef]]
 
@@ -30,12 +30,13 @@ _Wanted = Sequence[tuple[type, ModelRef]]
 class SQLAlchemyModels:
     """Loads models of SQLAlchemy in a session that is open while the handler runs. Give it to `use_models`.
 
-    * `sessions`: makes the session of a plain handler, such as `sessionmaker(engine)`. `object_session(order)` of
+    * `sessions`: creates the session of a plain handler, such as `sessionmaker(engine)`. `object_session(order)` of
       SQLAlchemy returns this session in the handler.
-    * `async_sessions`: makes the session of an async handler, such as `async_sessionmaker(engine)`.
+    * `async_sessions`: creates the session of an async handler, such as `async_sessionmaker(engine)`.
 
     The session is closed after each attempt, and changes that the handler has not committed are rolled back. With
-    `sessionmaker(engine).begin`, the session is committed when the handler returns, and rolled back when it raises.
+    `sessionmaker(engine).begin`, the session is committed when the handler returns, and rolled back if the handler
+    raises an exception.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class SQLAlchemyModels:
 
     @contextmanager
     def load(self, wanted: _Wanted) -> Iterator[Sequence[Any]]:
-        """Open a session and load objects, None for a missing row. Raises ConfigError without `sessions`."""
+        """Open a session and yield the objects, None for a missing row. Raises ConfigError without `sessions`."""
         if self._sessions is None:
             raise _not_set_up("sessions", "SQLAlchemyModels(sessionmaker(engine))")
         with self._sessions() as session:
@@ -102,7 +103,7 @@ def _in_order(wanted: _Wanted, found: Sequence[tuple[type, Sequence[Any]]]) -> l
 
 
 def _typed(column: Any, key: int | str) -> Any:
-    """Return a key as its column has it: a UUID travels as text."""
+    """Return a key with the type of its column, because a job carries a UUID as text."""
     try:
         kind = column.type.python_type
     except NotImplementedError:
@@ -111,7 +112,7 @@ def _typed(column: Any, key: int | str) -> Any:
 
 
 def _module_of(kind: type) -> str:
-    """Return the module of a class. A program that is run as a file, such as `python shop.py`, is `shop`."""
+    """Return the module of a class. For a class in the program itself, started by `python shop.py`, return `shop`."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(file).stem if kind.__module__ == "__main__" and file else kind.__module__
 

@@ -17,7 +17,7 @@ from delayq.core.errors import InvalidInput
 W = TypeVar("W")
 
 _INFO: Final = "delayq"
-"""The member of `Session.info` that has the SessionJobs of a session."""
+"""The key of the SessionJobs of a session in `Session.info`."""
 
 
 def is_session(session: Any) -> bool:
@@ -31,9 +31,9 @@ def wait_for_commit(
     send: Callable[[Sequence[W]], None],
     asend: Callable[[Sequence[W]], Coroutine[Any, Any, None]],
 ) -> bool:
-    """Keep something until the transaction of a session has been committed; see WaitForCommit.
+    """Keep `waiting` until the transaction of a session has been committed; see WaitForCommit.
 
-    If the session has no transaction yet, one is begun, as `session.add` begins one. It needs no database connection.
+    If the session has no transaction yet, one is begun, as `session.add` begins one. This opens no database connection.
     Raises InvalidInput if a session with autobegin=False has no transaction.
     """
     if isinstance(session, scoped_session | async_scoped_session):
@@ -74,7 +74,7 @@ class SessionJobs(Generic[W]):
         self._committed: SessionTransaction | None = None
 
     def keep(self, transaction: SessionTransaction, waiting: W) -> None:
-        """Keep something until a transaction or savepoint ends."""
+        """Keep `waiting` until a transaction or savepoint ends."""
         self._waiting.setdefault(transaction, []).append(waiting)
 
     def after_commit(self, session: Session) -> None:
@@ -82,7 +82,10 @@ class SessionJobs(Generic[W]):
         self._committed = _innermost(session)
 
     def after_transaction_end(self, session: Session, transaction: SessionTransaction) -> None:
-        """Send the jobs of a committed transaction, and drop those of a transaction that was rolled back."""
+        """Send the jobs of a committed transaction. Jobs of a released savepoint pass to the transaction around it.
+
+        After a rollback, drop the jobs.
+        """
         is_committed, parent = transaction is self._committed, transaction.parent
         waiting = self._waiting.pop(transaction, [])
         if is_committed:

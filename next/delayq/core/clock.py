@@ -1,7 +1,8 @@
 """The wall clock of this process, as `clock.time()`. The helpers for tests replace it.
 
-`time` is a function that returns epoch seconds. Read it as an attribute of this module in each call. `is_given` is True
-while a test gives the time. The clock of the server is then not asked.
+`time` is a function that returns epoch seconds. Always call it as `clock.time()`, because `given` replaces the
+attribute of this module. `is_given` is True while a test sets the time. Clients then do not read the clock of the
+server.
 """
 
 import time as _system

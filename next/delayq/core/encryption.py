@@ -1,8 +1,8 @@
 """Encrypts payloads and results of jobs, so that Redis stores only tokens, which are unreadable without a key.
 
-A token is made by Fernet of the package cryptography. Fernet also detects changed tokens. The encrypted text is the
-JSON `{"id":…,"name":…,"data":…}` of a payload, or `{"id":…,"name":…,"result":…}` of a result. So a token that was moved
-to another job is detected when it is decrypted.
+A token is made by Fernet of the package cryptography. Fernet also detects changed tokens. Before encryption, the text
+of a token is the JSON `{"id":…,"name":…,"data":…}` for a payload, or `{"id":…,"name":…,"result":…}` for a result. So a
+token that was moved to another job is detected when it is decrypted.
 """
 
 import base64
@@ -32,7 +32,7 @@ _SET_KEYS: Final = "Set the keys of the producers in DELAYQ_KEYS or DELAYQ_KEYS_
 
 
 class _Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The encrypted text of a token."""
+    """The text of a token before its encryption."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class KeyRing:
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """Raises InvalidInput for no keys, and for a malformed key. The message names its number and not the key."""
+        """Raises InvalidInput without keys, and for a malformed key. The message has only the number of the key."""
         if not keys:
             raise InvalidInput("No keys are given.", hint="`delayq key new` makes a key.", field="keys")
         for number, key in enumerate(keys, 1):
@@ -70,7 +70,7 @@ class KeyRing:
 
     @cached_property
     def fernet(self) -> "MultiFernet":
-        """The keys, ready for use. Raises ConfigError if the package cryptography is not installed."""
+        """The cipher with these keys. Raises ConfigError if the package cryptography is not installed."""
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ImportError:

@@ -1,4 +1,4 @@
-"""Events that listeners can receive. docs/events.md names the process of each event."""
+"""Events that listeners can receive. docs/events.md names the process that fires each event."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class WorkerStopping(msgspec.Struct, frozen=True):
 class QueuePaused(msgspec.Struct, frozen=True):
     """A child process of a worker has noticed that a queue is paused.
 
-    Each child that serves the queue fires this event, also for a pause of all workers and for maintenance.
+    Each child that serves the queue fires this event, also if all queues are paused or maintenance is on.
     """
 
     queue: str
@@ -123,7 +123,7 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRetryRequested(msgspec.Struct, frozen=True):
-    """This process has made a failed job due again, by the client or by `delayq failed retry --app MODULE`.
+    """This process has made a failed job due again, with `retry` or as `delayq failed retry --app MODULE`.
 
     * `id`, `name`, `queue`: the id, name and queue of the job.
     """

@@ -1,4 +1,4 @@
-"""Makes the events about one attempt."""
+"""Creates the events JobStarted and JobEnded of one attempt."""
 
 from typing import Any
 

@@ -7,7 +7,7 @@ from delayq.core.errors import InvalidInput
 
 
 class Channel(Protocol):
-    """Sends notifications. A worker calls `send` in the thread, the context and the time limit of a job."""
+    """Sends notifications. A worker calls `send` in the thread and context of a job, within its time limit."""
 
     def send(self, recipient: Any, content: Any) -> None:
         """Send the content that the method `to_<channel>` of the notification returned. Raise an exception to retry."""
@@ -30,8 +30,9 @@ _channels: Final[dict[str, AnyChannel]] = {}
 def use_channel(name: str, channel: AnyChannel) -> None:
     """Register the channel of a name. Call this in the module that declares the notifications.
 
-    The name is also the end of the names of methods such as `to_mail`. An earlier channel of this name is replaced.
-    Raises InvalidInput for another name than letters, digits and _, and for an object without `send` and `asend`.
+    The name is also a part of method names: the channel "mail" sends the content of `to_mail`. An earlier channel of
+    this name is replaced. Raises InvalidInput for a name with other characters than letters, digits and _, and for an
+    object without `send` and `asend`.
 
         use_channel("mail", Mail("smtp.example.org"))
     """

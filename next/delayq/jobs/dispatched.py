@@ -12,8 +12,8 @@ _STORED: Final = ("created", "replaced", "postponed")
 def tell_dispatched(sent: Any) -> None:
     """Emit one event for each stored job.
 
-    `sent`: the answer of a client, which is a reference, a list of references, or the counts of a batch. A batch emits
-    nothing.
+    `sent`: the return value of a client: a reference, a list of references, or the counts of a batch. For a batch, no
+    event is emitted.
     """
     for one in sent if isinstance(sent, list) else [sent]:
         if not isinstance(one, BatchInfo) and one.outcome in _STORED:

@@ -14,7 +14,7 @@ from delayq.jobs.models import ModelField, Models, Wanted, models_of
 
 
 class ModelLoader:
-    """Replaces the references in the payload of one job name by models."""
+    """Replaces the references to models in payloads by loaded models, for the jobs of one name."""
 
     def __init__(self, fields: Mapping[str, ModelField], *, job_name: str, on_missing: OnMissing | None) -> None:
         self._fields = fields
@@ -26,7 +26,7 @@ class ModelLoader:
         """Load the models of a job into `job`. They are usable until the end of the context.
 
         Raises Fail or Discard if a model is missing, ConfigError if the models of this library cannot be loaded, and
-        msgspec.ValidationError if the job carries another model.
+        msgspec.ValidationError if a reference names another model than the field declares.
         """
         with ExitStack() as stack:
             found: dict[ModelRef, Any] = {}
@@ -46,7 +46,7 @@ class ModelLoader:
             yield
 
     def _wanted(self, job: dict[str, Any]) -> list[tuple[Models, Wanted]]:
-        """Return the references in a job by library, each reference once."""
+        """Return the references in a job, grouped by library and without duplicates."""
         wanted: dict[int, tuple[Models, dict[ModelRef, type]]] = {}
         for name, field in self._fields.items():
             for ref in _refs_in(job[name]):

@@ -6,7 +6,7 @@
     close.job(order=order).dispatch()             sends {"order": {"model": "shop.Order", "key": 42}}, without a query
 
 Each attempt loads the models again, inside the call of the handler and before its middleware. SQLAlchemy and Django are
-known; `use_models` adds other libraries.
+supported; `use_models` adds other libraries.
 """
 
 import sys
@@ -44,9 +44,9 @@ class Models(Protocol):
         ...
 
     def load(self, wanted: Wanted) -> AbstractContextManager[Sequence[Any]]:
-        """Return a context manager that gives the models in this order, None for a missing one.
+        """Return a context manager that gives the models in the order of `wanted`, None for a missing one.
 
-        The handler runs inside the context manager, so that it can hold a session open.
+        The handler runs inside the context manager, so the context manager can keep a session open.
         """
         ...
 
@@ -79,7 +79,7 @@ class ModelField(msgspec.Struct, frozen=True):
 
 
 def model_field(name: str, annotation: Any, *, job_name: str) -> ModelField | None:
-    """Return the field of an annotation such as Order, Order | None or list[Order]; None = it is not a model.
+    """Return the field of an annotation such as Order, Order | None or list[Order]; None = not a model.
 
     Raises InvalidInput for a model that cannot be sent.
     """
@@ -134,20 +134,20 @@ def plain_refs(value: Any) -> Any:
 
 
 def models_of(kind: type) -> Models:
-    """Return the library of a class of models."""
+    """Return the Models object of the library of a model class."""
     return next(models for models in _in_use() if models.name_of(kind) is not None)
 
 
 def is_model(kind: Any) -> bool:
-    """Return True for a class of models."""
+    """Return True if `kind` is a model class."""
     return any(_name_of(models, kind) is not None for models in _in_use())
 
 
 def use_models(models: Models) -> None:
-    """Let the fields of jobs have models of another library, or load SQLAlchemy models with these sessions.
+    """Register the models of another library as fields of jobs, or the sessions that load SQLAlchemy models.
 
-    Call this function in the module that declares the jobs: for another library, before the declarations. Raises
-    InvalidInput for an object without the methods of Models. Django needs no call.
+    Call this function in the module that declares the jobs. For another library, call it before the declarations.
+    Django needs no call. Raises InvalidInput for an object without the methods of Models.
 
         use_models(SQLAlchemyModels(sessionmaker(engine)))
     """
@@ -166,7 +166,7 @@ _built_in: Final[dict[str, Models]] = {}
 
 
 def _in_use() -> list[Models]:
-    """Return all known models, the latest first. The built-in ones count if the program has imported the library."""
+    """Return the known libraries, the latest first. SQLAlchemy and Django are known if the program imports them."""
     if "sqlalchemy.orm" in sys.modules and "sqlalchemy" not in _built_in:
         from delayq.contrib.sqlalchemy import SQLAlchemyModels
 

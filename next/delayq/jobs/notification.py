@@ -40,10 +40,11 @@ _NO_FAILURE: Final = (Snooze, Discard)
 class Notification:
     """Derive from this class to declare a notification. `notify` sends it: one job for each recipient and channel.
 
-    Each class becomes a dataclass whose fields are given by keyword, and are sent as in a Job. The class
-    has the same keywords as a Job class. They apply to the jobs of all channels. `options` has options of a dispatch by
-    channel, which override them. The annotation of the parameter `recipient` of `via` is the type of the recipients;
-    without it, recipients are plain values of JSON. A class without `via` is a base class for other notifications.
+    Each class becomes a dataclass whose fields are given by keyword, and are sent as in a Job. The class has the same
+    keywords as a Job class. They apply to the jobs of all channels. `options` maps channels to options of a dispatch,
+    which override the keywords of the class. The annotation of the parameter `recipient` of `via` is the type of the
+    recipients; without an annotation, recipients are plain JSON values. A class without `via` is a base class for other
+    notifications.
 
         class OrderShipped(Notification, name="order.shipped", queue="mail", tries=3):
             options = {"chat": {"queue": "chat", "delay": "1m"}}
@@ -84,7 +85,7 @@ class Notification:
         raise NotImplementedError
 
     def should_send(self, recipient: Any, channel: str) -> bool:
-        """Return False to send nothing. A worker calls this method right before it sends; the job is then completed."""
+        """Return False to send nothing; the job is then completed. A worker calls this method right before it sends."""
         return True
 
     def failed(self, recipient: Any, channel: str, error: BaseException) -> Awaitable[None] | None:
@@ -114,7 +115,7 @@ class NotificationHandler:
         self.model_fields = self._payload.model_fields
 
     def policy(self, standard: Policy) -> Policy:
-        """Return `standard` with the declared values of the class in place of its own."""
+        """Return `standard`, overridden by the values that the class declares."""
         return self.options.policy(standard)
 
     def write(self, notification: Notification, recipient: Any, channel: str) -> msgspec.Raw:
@@ -185,7 +186,7 @@ def _kind_of_recipient(kind: type[Notification]) -> Any:
 
 
 def _check_class(kind: type[Notification]) -> None:
-    """Refuse fields that the payload or the base class has already, and options that no dispatch has."""
+    """Refuse fields whose names the payload or the base class already uses, and unknown dispatch options."""
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in _ADDED or hasattr(Notification, field.name):
             raise InvalidInput(

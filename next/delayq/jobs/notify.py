@@ -1,4 +1,4 @@
-"""`notify` dispatches notifications: one job for each recipient and channel, so that each of them is retried alone."""
+"""`notify` dispatches notifications: one job for each recipient and channel, so that each job is retried on its own."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ def notify(recipients: Any, notification: Notification, **said: Unpack[Said]) ->
 
     Each recipient and channel gets one job. `via` of the notification returns the channels of a recipient. A recipient
     is a value that JSON can carry, such as a text, a dict, a dataclass or a msgspec Struct. A list, tuple, set or
-    iterator has several recipients. The keywords are options of all these jobs, and override the options of the class
+    iterator means several recipients. The keywords are options of all these jobs, and override the options of the class
     and of its channels; see `Job.dispatch`. All jobs are checked before the first one is sent.
 
     Raises InvalidInput for an unknown channel, for a channel without the method `to_<channel>`, and for `id` if there
@@ -75,7 +75,7 @@ def _jobs(recipients: Any, notification: Notification, said: Said) -> list[Senda
 
 
 def _over(of_channel: Said, said: Said) -> Said:
-    """Return the options of a job. A due time that the caller gives replaces the one of the channel."""
+    """Return the options of a job. If the caller gives a due time, the due time of the channel is dropped."""
     if said.get("delay") is not None or said.get("at") is not None:
         of_channel = {**of_channel, "delay": None, "at": None}
     return {**of_channel, **said}

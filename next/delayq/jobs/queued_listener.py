@@ -22,7 +22,7 @@ from delayq.jobs.registry import registry
 R = TypeVar("R")
 
 _ENDLESS: Final = (JobDispatched, JobStarted, JobEnded, WorkerLooping)
-"""Events that a job or its worker fires again, so that a job for each of them would be followed by another one."""
+"""Events that the job of a listener or its worker fires again, so that jobs would follow without end."""
 
 _declared: Final[dict[str, tuple[type, Callable[[Any], object]]]] = {}
 """The event class and the listener of each queued listener, by job name."""
@@ -72,7 +72,7 @@ def queued_listener(
 
 
 def _listen(kind: type, job_name: str, dispatch: Callable[[Any], object]) -> None:
-    """Register a listener. It replaces the one of an earlier declaration, so that no event is sent twice."""
+    """Register a listener. Remove the listener of an earlier declaration, so that no event is sent twice."""
     if job_name in _declared:
         known, former = _declared[job_name]
         listeners[known] = [one for one in listeners.get(known, []) if one is not former]

@@ -5,7 +5,7 @@
     class CloseOrder(Job, after_commit=True)             all jobs of this class wait
 
 The job is checked and written as JSON when it is dispatched, and sent right after the commit. If the transaction is
-rolled back, the job is not sent. The modules of `contrib/` know when a transaction of SQLAlchemy or Django ends.
+rolled back, the job is not sent. Modules of `contrib/` detect the end of a transaction of SQLAlchemy or Django.
 """
 
 import sys
@@ -75,7 +75,7 @@ class Waiting(msgspec.Struct, frozen=True):
         return [(job.name, job.id) for job in self.content]
 
     def send_by(self, client: Any) -> Any:
-        """Send the jobs by a DelayQ or an AsyncDelayQ, which returns a coroutine."""
+        """Send the jobs with a DelayQ, or return the coroutine of an AsyncDelayQ that sends them."""
         if isinstance(self.content, Chain):
             return client.send_chain(self.content)
         if isinstance(self.content, BatchPlan):
@@ -84,7 +84,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """The options of a dispatch about transactions.
+    """The transaction options of a dispatch.
 
     `after_commit` and `session`: options of the dispatch itself; None = not given. `declared`: the `after_commit` of
     the job; None = not declared.
@@ -150,7 +150,7 @@ def batch_after_commit(plan: BatchPlan) -> BatchInfo:
 
 
 def send_all(waiting: Sequence[Waiting]) -> None:
-    """Send the jobs of a committed transaction. Raises CommittedUnsent after it has tried to send each of them."""
+    """Send the jobs of a committed transaction. If some fail, raise CommittedUnsent after the last one."""
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
@@ -192,7 +192,7 @@ class _Unsent:
 
 
 def _joined(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Join the jobs of one connection, so that they are sent together."""
+    """Join jobs with the same connection and `on_conflict`, so that they are sent together."""
     joined: list[Waiting] = []
     places: dict[tuple[str, OnConflict], int] = {}
     for one in waiting:

@@ -1,4 +1,4 @@
-"""Handlers that run code around another handler: middleware, the loading of models, the care for connections."""
+"""Handlers that run code around another handler: middleware, the loading of models, fresh database connections."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ from delayq.jobs.handlers import Handler, as_coroutine
 
 
 class WrappedHandler:
-    """A handler around another one. Derived classes define `call_after`; the other members are copied."""
+    """A handler around an inner handler, whose members are copied. Derived classes define `call_after`."""
 
     def __init__(self, handler: Handler) -> None:
         self.name = handler.name
@@ -41,7 +41,7 @@ class WrappedHandler:
 class HandlerInside(WrappedHandler):
     """A handler inside a context manager. Both functions get the job that `read` returned, and may change it.
 
-    `around`: for a plain handler. `aaround`: for a handler that is a coroutine function.
+    `around`: returns the context manager for a plain handler. `aaround`: for a coroutine function.
     """
 
     def __init__(
@@ -77,5 +77,5 @@ class HandlerInside(WrappedHandler):
 
 
 def finished(result: Any) -> Any:
-    """Return the result of a plain handler. If a decorator hides a coroutine function, run its coroutine first."""
+    """Return the result of a plain handler. If it is a coroutine, because a decorator hides `async`, run it."""
     return asyncio.run(as_coroutine(result)) if inspect.isawaitable(result) else result

@@ -1,7 +1,8 @@
 """Lets a test answer the calls of all clients of this process, so that no call reaches their servers.
 
 Each new session of a client is registered here. While a test intercepts the calls, the executors of all sessions pass
-their calls to an executor of the test. A session keeps its own executor, because objects that were made earlier use it.
+their calls to an executor of the test. A session keeps its executor, because other objects also use this executor: only
+the methods of the executor are replaced.
 """
 
 import threading
@@ -36,7 +37,7 @@ def registered(session: Session) -> Session:
 
 @contextmanager
 def intercepted(stand_in: Callable[[Session], Executor]) -> Iterator[None]:
-    """Intercept the calls of all clients inside the `with` block, also of clients that are made in it.
+    """Intercept the calls of all clients inside the `with` block, even if a client is created in the block.
 
     `stand_in`: returns the executor that answers the calls of a session. No durability is required inside the block,
     and no embedded server is started. Raises RuntimeError if calls are intercepted already.

@@ -27,8 +27,8 @@ def faking() -> "Iterator[Fake]":
     """Record all jobs that this process sends inside the `with` block, and send nothing.
 
     This covers `dispatch` and all clients, also clients that were made before the block. No server, socket or data
-    directory is used. Ids and unique keys answer as in Redis. A call that needs a server raises RuntimeError. Also
-    raises RuntimeError if the process is in such a block already, or in one of `travelling`.
+    directory is used. Ids and unique keys have the same effect as in Redis. Raises RuntimeError for a call that needs a
+    server, and if the process is already in a block of `faking` or `travelling`.
 
         with faking() as fake:
             place_order(42)

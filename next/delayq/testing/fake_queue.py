@@ -1,4 +1,4 @@
-"""The jobs of one queue in the fake. Each method answers as the script of the same name does."""
+"""The jobs of one queue in the fake. Each method returns the same as the Lua script of its name."""
 
 from typing import Any, Literal
 
@@ -8,11 +8,11 @@ Row = list[Any]
 """The row of a new job in a call of `schedule` or `replace`: id, envelope, due time, unique key."""
 
 Answered = tuple[str, str, str, str]
-"""The answer for a new job: a word, its state, its due time in epoch ms or '', and its id."""
+"""The answer for a new job: the outcome, its state, its due time in epoch ms or '', and its id."""
 
 
 class FakeQueue:
-    """Jobs by id, and unique keys. Jobs never leave their state by themselves, because no worker runs them.
+    """Jobs by id, and unique keys. Jobs change their state only by calls, because no worker runs them.
 
     `record`: the list of all jobs of the fake; new jobs are added to it.
     """
@@ -67,7 +67,7 @@ class FakeQueue:
         return word, "scheduled", str(due_ms), job_id
 
     def cancel(self, job_id: str, now_ms: int, failure: bytes) -> str:
-        """Delete a waiting job. With a failure, archive it."""
+        """Delete a waiting job, or archive it if `failure` is not empty."""
         job = self._jobs.get(job_id)
         if job is None:
             return "unknown"
@@ -143,7 +143,7 @@ class FakeQueue:
             self._owners[lock] = (job_id, now_ms + int(window_ms) if window_ms else None)
 
     def _free_lock(self, job_id: str) -> None:
-        """Free the unique key of a job. A window stays until its time is over."""
+        """Free the unique key of a job. A key with a time window stays taken until the window ends."""
         for lock, (owner, until_ms) in list(self._owners.items()):
             if owner == job_id and until_ms is None:
                 del self._owners[lock]

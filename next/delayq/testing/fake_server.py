@@ -21,7 +21,7 @@ Space = tuple[str, str]
 
 
 class StoredBatch(msgspec.Struct):
-    """A batch, as the scripts see it. `members`: ids. `told`: duties that the client has fulfilled."""
+    """A batch, as Redis would store it. `members`: their ids. `told`: duties that the client reported as fulfilled."""
 
     plan: BatchPlan
     raw: bytes
@@ -208,7 +208,7 @@ class FakeExecutor(Executor):
 
 
 def _arguments(call: Call[Any], space: Space) -> Arguments:
-    """Take the words of a call apart."""
+    """Split the words of a call into their parts."""
     prefix = space[1]
     if call.script is None:
         key = str(call.words[1]) if len(call.words) > 1 else ""

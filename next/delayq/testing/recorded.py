@@ -11,7 +11,8 @@ from delayq.core.encryption import payload_of
 from delayq.manager import current_manager
 
 Shape = str | list[Any]
-"""A job as its name; a batch as the list of its members. A member of several jobs is a list of names."""
+"""The names of jobs: a job is its name, a batch is the list of its members, and a member of several jobs is a list of
+names."""
 
 
 class FakeJob(msgspec.Struct):
@@ -83,9 +84,10 @@ class FakeJob(msgspec.Struct):
 class FakeBatch(msgspec.Struct, frozen=True):
     """A batch that the fake has recorded.
 
-    * `id`, `name`, `allow_failures`: as the test gave them to `batch`.
+    * `id`, `name`, `allow_failures`: the arguments of `batch`.
     * `members`: the name of each member; a member that is a chain is a list of names.
-    * `then`, `catch`, `finally_`: the names of the callbacks. Callbacks of `before` are sent, so they are jobs.
+    * `then`, `catch`, `finally_`: the names of the callbacks. The callbacks of `before` are sent at once, so the fake
+      records them as jobs.
     * `after`: the names of the jobs that follow the batch in a chain.
     """
 

@@ -12,9 +12,9 @@ from delayq.settings.model import load_settings
 
 
 class PrivateServer:
-    """A server that keeps nothing on disk. Use it with `with`. Its first call waits until it listens.
+    """A server that stores no data on disk. Use it in a `with` statement. The first call to it waits until it listens.
 
-    The program is the one of the setting `redis_server`, else the one of `delayq[embedded]`, else one on PATH. Raises
+    The program comes from the setting `redis_server`, or else from `delayq[embedded]`, or else from PATH. Raises
     ConfigError if no program is found.
     """
 

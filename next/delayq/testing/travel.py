@@ -1,4 +1,4 @@
-"""Runs jobs on a clock that the test moves, on a private server, with the scripts and the parts of a worker."""
+"""Runs jobs at the time that a test sets, on a private server, with the Lua scripts and parts of a worker."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from delayq.testing.travelled_attempts import CONSUMER, Attempted, TravelledAtte
 from delayq.testing.travelled_executor import TravelledExecutor
 
 MAX_ATTEMPTS: Final = 10_000
-"""Maximum number of attempts in one call of `travel`. A job that starts itself again without a delay needs it."""
+"""Maximum number of attempts in one call of `travel`. It stops jobs that dispatch themselves without a delay."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def travelling(*, server: PrivateServer | None = None) -> "Iterator[Travel]":
     """Send all jobs of this process to a private server inside the `with` block; see Travel to run them.
 
     This covers `dispatch` and all clients, also clients that were made before the block. The clock of delayq starts at
-    the present time, and stands still unless the test moves it.
+    the present time, and moves only when the test moves it.
 
     `server`: the server to use, which is emptied first; None = start one for this block. Raises ConfigError if no
     server program is found, and RuntimeError if the process is in such a block already, or in one of `faking`.
@@ -58,9 +58,9 @@ def travelling(*, server: PrivateServer | None = None) -> "Iterator[Travel]":
 class Travel:
     """The clock of a test. `travelling` and the fixture `delayq_travel` make it.
 
-    Call it with a duration to move the clock, such as `travel("15m")`. It runs each job that becomes due, at its time,
-    in this thread, with retries, snoozes, chains, batches, limits and unique keys. `travel("0s")` runs the jobs that
-    are due now. A timeout does not interrupt a handler.
+    Call it with a duration to move the clock, such as `travel("15m")`. In this thread, it runs each job that becomes
+    due, at the due time of the job, with retries, snoozes, chains, batches, limits and unique keys. `travel("0s")` runs
+    the jobs that are due now. A timeout does not interrupt a handler.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -88,7 +88,7 @@ class Travel:
     def to(self, instant: Instant) -> list[Attempted]:
         """Move the clock forward to a point in time: RFC 3339 text with an offset, or an aware datetime.
 
-        Returns and raises the same as a call with a duration. Raises InvalidInput for a time in the past of the test.
+        Returns and raises the same as a call with a duration. Raises InvalidInput for a time before `now`.
         """
         target_ms = instant_ms(instant, now_ms=self._now_ms, field="instant")
         if target_ms < self._now_ms:
@@ -160,7 +160,7 @@ class _Place:
     def step(self, done: list[Attempted]) -> bool:
         """Make due jobs ready, run the first ready job of each queue, and send the jobs that follow.
 
-        Add the attempts to `done`. Return False if there was nothing to run and nothing to send.
+        Add the attempts to `done`. Return True if jobs were run or sent, or if more jobs can be sent at once.
         """
         queues = drive(self._executor.run(list_queues(self._keys)))
         shards = [shard for names in drive(self._counts.read_all(queues)).values() for shard in names]

@@ -136,7 +136,7 @@ class TravelledAttempts:
 
 
 def _called(attempt: Attempt) -> tuple[Any, BaseException | None]:
-    """Call the handler, and return its result or its error. Ctrl-C and `pytest.fail` end the test."""
+    """Call the handler, and return its result or its error. Let Ctrl-C and `pytest.fail` end the test."""
     try:
         if attempt.handler.is_async:
             with asyncio.Runner() as runner:
@@ -149,7 +149,7 @@ def _called(attempt: Attempt) -> tuple[Any, BaseException | None]:
 def _outside_of_loops(run: Callable[[], T]) -> T:
     """Call a function in this thread, or in another thread if this one is running an event loop.
 
-    A handler may need an event loop of its own, and a thread has only one.
+    A handler may need an event loop of its own, and a thread can run only one at a time.
     """
     if asyncio._get_running_loop() is None:
         return run()

@@ -42,7 +42,7 @@ class TravelledExecutor(Executor):
         """Do nothing, because all clients share the connections."""
 
     def _at_this_time(self, call: Call[Any]) -> Call[Any]:
-        """Return a call with the time of the test. A script without a time, and any other command, stay as they are."""
+        """Return the call, with the time of the test if it is TIME or a script with the argument `now`."""
         if call.words[0] == "TIME":
             seconds, ms = divmod(self._now_ms(), 1000)
             reply = [str(seconds).encode(), str(ms * 1000).encode()]

@@ -13,7 +13,7 @@ from delayq.worker.attempt_log import logger
 
 
 def class_of_attempts() -> type[Attempt]:
-    """Return the class of the attempts of this process, by the listeners that exist now."""
+    """Return ListenedAttempt if JobStarted or JobEnded has listeners now, and otherwise Attempt."""
     return ListenedAttempt if JobStarted in listeners or JobEnded in listeners else Attempt
 
 
@@ -35,7 +35,7 @@ class ListenedAttempt(Attempt):
         return Attempt.call(self)
 
     def tell_ended(self, settlement: Settlement, outcome: Outcome | None, error: BaseException | None) -> None:
-        """Emit JobEnded. The caller runs this in `context`.
+        """Emit JobEnded. The caller must run this method in `context`.
 
         `error`: the error that application code raised after the handler; None = no such error.
         """
@@ -58,7 +58,7 @@ class ListenedAttempt(Attempt):
 
 
 def ended_as(settlement: Settlement, outcome: Outcome | None = None) -> Ended:
-    """Return the word for the end of an attempt. `outcome`: None = no handler was called, or deciding it failed."""
+    """Return the outcome as JobEnded has it. `outcome`: None = no handler was called, or it could not be decided."""
     if isinstance(outcome, Done) and outcome.discarded:
         return "discarded"
     if isinstance(settlement, Released):

@@ -10,11 +10,14 @@ from delayq.core.shards import queue_of
 from delayq.worker.child import Child
 
 HOLD: Final = 1.0
-"""How long a child fetches nothing after a listener of WorkerLooping has returned False or raised, in seconds."""
+"""Seconds during which a child fetches nothing after a listener of WorkerLooping returned False or failed."""
 
 
 def maker_of_child(name: str) -> Callable[..., Child]:
-    """Return the class of the child of this process, by the listeners that exist now. `name`: the consumer name."""
+    """Return a function that creates a child: a ListeningChild if its events have listeners now, and otherwise a Child.
+
+    `name`: the consumer name.
+    """
     heard = (WorkerLooping, QueuePaused, QueueResumed)
     return partial(ListeningChild, name) if any(kind in listeners for kind in heard) else Child
 
@@ -25,7 +28,7 @@ def queues_of(shards: Sequence[str]) -> tuple[str, ...]:
 
 
 class ListeningChild(Child):
-    """The loop of a child with listeners. They run in the main thread, so a slow one delays the loop."""
+    """A child that calls listeners. They run in its main thread, so a slow listener delays its loop."""
 
     def __init__(self, name: str, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -35,7 +38,7 @@ class ListeningChild(Child):
         self._held_until = 0.0
 
     def step(self) -> None:
-        """Emit the events, and then do the step of a child."""
+        """Emit the events, and then do the normal step of a child."""
         self._tell_pauses()
         if self._room() and not emit(self._looping):
             self._held_until = self._clock() + HOLD

@@ -1,4 +1,4 @@
-"""The requests of the shop."""
+"""The views of the shop."""
 
 import logging
 
@@ -18,7 +18,7 @@ TIME_TO_PAY = "15m"
 
 @require_http_methods(["PUT"])
 def place(request: HttpRequest, order_id: int) -> JsonResponse:
-    """Store an order. Its job is sent right after the commit, and a repeated request sends the job again."""
+    """Store an order. Its job is sent right after the commit. Repeat the request to send the job again."""
     try:
         with transaction.atomic():
             order, is_new = Order.objects.get_or_create(pk=order_id)

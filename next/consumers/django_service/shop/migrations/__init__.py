@@ -1,1 +1,1 @@
-"""The changes of the tables."""
+"""The database migrations of the shop."""
