@@ -14,8 +14,8 @@ name is misspelt."""
 def shown(value: object) -> str:
     """Return a value for an error message.
 
-    A text is quoted, and cut after 60 characters. Numbers, booleans and None are written out. For any other value, only
-    the type is named, because its repr may be huge, may contain secrets, or may raise an exception.
+    A text is quoted, and cut after 60 characters. Numbers, booleans and None are written out, and a class is named. For
+    any other value, only the type is named, because its repr may be huge, may contain secrets, or may raise an error.
     """
     if isinstance(value, str):
         text = str.__str__(value)
@@ -24,7 +24,10 @@ def shown(value: object) -> str:
         return str(value)
     if isinstance(value, int):
         return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length():,} bits"
-    return f"a value of type {type(value).__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    is_empty = isinstance(value, list | tuple | dict | set) and not value
+    return f"an empty {type(value).__name__}" if is_empty else f"a value of type {type(value).__name__}"
 
 
 def printable(text: str) -> str:

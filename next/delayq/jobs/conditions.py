@@ -70,10 +70,12 @@ class FailOnException:
     """
 
     def __init__(self, *errors: type[Exception] | Callable[[Exception], object]) -> None:
-        if not errors or not all(callable(one) for one in errors):
+        wrong = [one for one in errors if not _is_usable(one)]
+        if not errors or wrong:
             raise InvalidInput(
-                f"FailOnException was given {shown(errors)}.",
-                hint="Give classes of exceptions, or a function that gets the exception.",
+                f"FailOnException was given {shown(wrong[0]) if wrong else 'nothing'}.",
+                hint="Give classes that derive from Exception, or a function that gets the exception. For timeouts, "
+                "declare on_timeout='fail'.",
                 field="middleware",
             )
         self._errors = errors
@@ -98,6 +100,11 @@ class FailOnException:
 
     def _fails(self, error: Exception) -> bool:
         return not isinstance(error, JobSignal) and any(_matches(one, error) for one in self._errors)
+
+
+def _is_usable(wanted: object) -> bool:
+    """Return True for a function, and for a class of exceptions that `handle` catches. JobTimedOut is not caught."""
+    return issubclass(wanted, Exception) if isinstance(wanted, type) else callable(wanted)
 
 
 def _matches(wanted: type[Exception] | Callable[[Exception], object], error: Exception) -> bool:

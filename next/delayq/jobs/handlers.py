@@ -217,10 +217,17 @@ def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield
 
 
 def checked_result(result: Any) -> Any:
-    """Return the result of a handler. Raises TypeError for a generator, whose code has not run.
+    """Return the result of a handler. Raises TypeError for a generator or coroutine, whose code has not run.
 
-    A decorator can hide a generator function, so that the declaration does not refuse it.
+    A decorator can hide a generator function, so that the declaration does not refuse it. A middleware or handler that
+    forgets `await` returns a coroutine.
     """
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            f"The handler or its middleware returned a coroutine ({result.__qualname__}), so its code did not run. "
+            "Write `return await …`."
+        )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
             f"The handler returned a generator ({result.__qualname__}), so its code did not run. "

@@ -16,6 +16,7 @@ job is completed. The middleware of `use_middleware` is outermost. The declared 
 middleware that the method `middleware` of a job class returns.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -101,6 +102,12 @@ def check_fits(
                 f"The handler of the job {job_name!r} is {kind}, but the middleware {type(one).__name__} has no method "
                 f"`{method}`.",
                 hint=f"Add the method `{method}` to the middleware.",
+                field="middleware",
+            )
+        if not is_async and inspect.iscoroutinefunction(getattr(one, "handle")):  # noqa: B009
+            raise InvalidInput(
+                f"The middleware {type(one).__name__} of the job {job_name!r} has an async method `handle`.",
+                hint="Write `def handle`, or rename it to `ahandle` for async handlers.",
                 field="middleware",
             )
         if isinstance(one, CheckedMiddleware):

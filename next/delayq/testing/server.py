@@ -28,6 +28,7 @@ class PrivateServer:
             [*words, "--dir", str(self._folder), "--logfile", str(self._folder / "server.log")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # else a test run that is killed would not close its output
             start_new_session=True,
         )
         self.url = f"unix://{socket}"

@@ -304,12 +304,11 @@ def test_a_limit_on_a_job_without_timeout_is_refused_at_the_declaration(sent: De
     with pytest.raises(InvalidInput, match="its timeout is 0"):
         use_middleware(Concurrency("all", 10))
 
-    @handles("Letters", timeout="0s", middleware=[Concurrency("mail", 1)])
-    class Letters:
-        def send(self, context: JobContext, data: Any) -> None: ...
+    with pytest.raises(InvalidInput, match="'Letters@send' has the limit 'mail', but its timeout is 0"):
 
-    with pytest.raises(InvalidInput, match="its timeout is 0"):
-        registry.get("Letters@send")
+        @handles("Letters", timeout="0s", middleware=[Concurrency("mail", 1)])
+        class Letters:
+            def send(self, context: JobContext, data: Any) -> None: ...
 
 
 def test_the_name_of_a_limit_has_no_braces_even_if_the_job_has_some() -> None:

@@ -13,6 +13,7 @@ from delayq import (
     InvalidInput,
     Job,
     JobContext,
+    JobTimedOut,
     Next,
     RunningJob,
     Skip,
@@ -27,6 +28,7 @@ from delayq.jobs.dispatch import _by_name
 from delayq.jobs.local_run import Ran, arun, run
 from delayq.jobs.middleware import AnyMiddleware
 from delayq.jobs.registry import Registry, registry
+from delayq.testing import run_job
 from tests.support.queue import envelope_of
 
 WRONG: Any = "a text"
@@ -244,6 +246,44 @@ def test_a_middleware_that_does_not_fit_the_handler_is_refused_in_any_order() ->
 
         @job("plain", registry=jobs)
         def plain() -> None: ...
+
+
+def test_a_method_with_the_wrong_kind_of_middleware_is_refused_at_the_declaration() -> None:
+    with pytest.raises(InvalidInput, match="'Mails@send' is async, but the middleware OnlySync has no method"):
+
+        @handles("Mails", middleware=[OnlySync()], registry=Registry())
+        class Mails:
+            async def send(self, context: JobContext, data: Any) -> None: ...
+
+    class Wrong:
+        async def handle(self, job: RunningJob, next: Next) -> Any: ...
+
+    with pytest.raises(InvalidInput, match="The middleware Wrong of the job 'wrong' has an async method `handle`"):
+
+        @job("wrong", middleware=[Wrong()], registry=Registry())
+        def wrong() -> None: ...
+
+
+def test_a_middleware_that_forgets_await_is_an_error() -> None:
+    class Forgets:
+        async def ahandle(self, job: RunningJob, next: Next) -> Any:
+            return next(job)
+
+    ran: list[int] = []
+
+    @job("forgets", middleware=[Forgets()])
+    async def forgets() -> None:
+        ran.append(1)
+
+    outcome = run_job(forgets.job()).outcome
+    assert isinstance(outcome, RunAgain) and "returned a coroutine" in str(outcome.error)
+    assert ran == []
+
+
+@pytest.mark.parametrize("make", [lambda: FailOnException(JobTimedOut), lambda: FailOnException(int)])
+def test_fail_on_exception_refuses_classes_that_it_cannot_catch(make: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"FailOnException was given the class .* on_timeout='fail'"):
+        make()
 
 
 @pytest.mark.parametrize("make", [lambda: Skip.when(WRONG), FailOnException, lambda: FailOnException(WRONG)])
