@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -58,7 +59,7 @@ def within(session: Any) -> Iterator[None]:
         _session_of_block.reset(before)
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Jobs that wait for a commit, and are sent together: jobs of one connection, a chain, or a batch."""
 
     connection: Connection
@@ -130,7 +131,19 @@ def wait_for_commit(session: Any, waiting: Waiting) -> bool:
     Returns False if no transaction is open, so that the jobs can be sent now. Raises InvalidInput if `session` is not
     a session.
     """
-    return _library_of(session)(session, waiting, send_all, asend_all)
+    waits = _library_of(session)(session, waiting, send_all, asend_all)
+    if waits:
+        _not_sent.add(waiting)
+    return waits
+
+
+def waiting_jobs() -> int:
+    """Return how many jobs of this process wait for a commit. A chain or batch counts as one."""
+    return sum(len(one.jobs) for one in _not_sent)
+
+
+_not_sent: Final[WeakSet[Waiting]] = WeakSet()
+"""The jobs that wait. After a rollback, nothing else refers to them, so they vanish from here too."""
 
 
 def batch_after_commit(plan: BatchPlan) -> BatchInfo:
@@ -193,6 +206,7 @@ class _Unsent:
 
 def _joined(waiting: Sequence[Waiting]) -> list[Waiting]:
     """Join jobs with the same connection and `on_conflict`, so that they are sent together."""
+    _not_sent.difference_update(waiting)
     joined: list[Waiting] = []
     places: dict[tuple[str, OnConflict], int] = {}
     for one in waiting:

@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from delayq.core import clock
+from delayq.core.display import several
 from delayq.core.errors import InvalidInput
 from delayq.core.times import Duration, duration_ms, format_duration
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.function import JobFunction
 from delayq.jobs.job import Job
 from delayq.jobs.notification import Notification
+from delayq.jobs.transactions import waiting_jobs
 from delayq.redis.interception import intercepted
 from delayq.testing.fake_server import FakeExecutor, FakeServer
 from delayq.testing.recorded import FakeBatch, FakeJob, Shape, batch_of
@@ -120,7 +122,9 @@ class Fake:
 
     def _seen(self) -> str:
         rows = [f"\n  {job.name} (queue {job.queue}, {_delay_shown(job)})" for job in self._server.jobs]
-        return f"Jobs sent:{''.join(rows) or ' none'}"
+        waits = waiting_jobs()
+        hint = f"\nWaiting for the commit of a transaction: {several(waits, 'job')}." if waits else ""
+        return f"Jobs sent:{''.join(rows) or ' none'}{hint}"
 
 
 def _delay_shown(job: FakeJob) -> str:

@@ -11,6 +11,7 @@ from delayq import Job, Manager, Notification, Settings, notify, set_manager, us
 from delayq.contrib.sqlalchemy import SQLAlchemyModels
 from delayq.core.encryption import new_key
 from delayq.core.outcome import Done
+from delayq.jobs.transactions import waiting_jobs
 from delayq.testing import Fake, Travel, run_job
 
 seen: list[str] = []
@@ -67,7 +68,13 @@ def test_the_fake_decrypts_and_records_after_the_commit(orders: sessionmaker[Ses
         session.flush()
         assert Ship(order=order).dispatch(within=session).outcome == "after commit"
         delayq_fake.assert_nothing_pushed()
+        with pytest.raises(AssertionError, match=r"Waiting for the commit of a transaction: 1 job\."):
+            delayq_fake.assert_pushed(Ship)
         session.commit()
+        assert waiting_jobs() == 0
+        Ship(order=order).dispatch(within=session)
+        session.rollback()
+        assert waiting_jobs() == 0
     (job,) = delayq_fake.pushed(Ship)
     assert job.data["order"]["key"] == 1
     assert b"ann" not in job.raw and b'"key"' not in job.raw
