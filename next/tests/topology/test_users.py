@@ -72,7 +72,7 @@ def flaky(context: JobContext) -> None:
     if context.attempt == 1:
         raise ValueError("first attempt")
 
-LIMITS = [Concurrency("few", 2), RateLimited("slow", RateLimit.per_day(4))]
+LIMITS = [Concurrency("few", 20), RateLimited("slow", RateLimit.per_day(40))]  # a crash costs a place and a token
 
 @job("limited", retention="1h", middleware=LIMITS)
 def limited() -> None: ...
