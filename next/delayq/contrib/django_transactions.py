@@ -1,15 +1,18 @@
 """Waits for the commit of a transaction of Django."""
 
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from django.db import connections, transaction
 
 from delayq.core.display import shown
-from delayq.core.errors import InvalidInput
+from delayq.core.errors import CommittedUnsent, DelayqError, InvalidInput
 
 W = TypeVar("W")
+
+logger: Final = logging.getLogger("delayq")
 
 
 def check_alias(alias: str) -> None:
@@ -32,14 +35,22 @@ def wait_for_commit(
     """Keep `waiting` until the transaction of a database has been committed; see WaitForCommit.
 
     `session`: the alias of the database. Django calls back after the commit of the outermost atomic block, and drops
-    the callbacks of a savepoint that was rolled back. After an error of a callback, it drops all later ones. So each
-    callback of a dispatch only collects its jobs, and the last callback sends the jobs of the whole transaction.
+    the callbacks of a savepoint that was rolled back. After an error of a callback, it drops all later ones. So the
+    error of a dispatch is raised by the last callback, when all others have sent their jobs.
+
+    Raises InvalidInput if autocommit is off and no atomic block is open, because Django then calls nothing back.
     """
     connection = connections[session]
     if not connection.in_atomic_block:
+        if connection.connection is not None and not connection.autocommit:
+            raise InvalidInput(
+                f"Autocommit of the database {session!r} is off, so Django cannot call back after a commit.",
+                hint="Use transaction.atomic(), or dispatch(after_commit=False) after the commit.",
+                field="within",
+            )
         return False
-    sends = [callback for _, callback, _ in connection.run_on_commit if isinstance(callback, _Send)]
-    jobs: _Jobs[W] = sends[-1].jobs if sends else _Jobs(send)
+    known = [callback for _, callback, _ in connection.run_on_commit if isinstance(callback, _Send)]
+    jobs: _Jobs[W] = known[-1].jobs if known else _Jobs(send)
     transaction.on_commit(partial(jobs.collected.append, waiting), using=session)
     jobs.last = _Send(jobs)
     connection.run_on_commit.append((set(), jobs.last, False))  # belongs to no savepoint, so no rollback drops it
@@ -47,25 +58,37 @@ def wait_for_commit(
 
 
 class _Jobs(Generic[W]):
-    """The jobs of one transaction whose callbacks were called. `last`: the callback that sends them."""
+    """The jobs of one transaction: those to send next, and those whose dispatch failed. `last`: the last callback."""
 
     def __init__(self, send: Callable[[Sequence[W]], None]) -> None:
         self.collected: list[W] = []
         self.last: object = None
         self._send = send
+        self._errors: list[CommittedUnsent] = []
 
-    def send(self) -> None:
+    def send(self, *, is_last: bool) -> None:
+        """Send the collected jobs. If some could not be sent, raise CommittedUnsent in the last call."""
         collected, self.collected[:] = list(self.collected), []
-        if collected:
-            self._send(collected)
+        try:
+            if collected:
+                self._send(collected)
+        except CommittedUnsent as error:
+            self._errors.append(error)
+            if not is_last:  # an own callback of the application may still prevent the last call
+                logger.error("%s", error)
+        if is_last and self._errors:
+            errors, self._errors[:] = list(self._errors), []
+            cause = errors[0].__cause__
+            if len(errors) == 1 or not isinstance(cause, DelayqError):
+                raise errors[0]
+            raise CommittedUnsent([job for error in errors for job in error.jobs], cause) from cause
 
 
 class _Send:
-    """A callback after the commit. It sends the jobs, unless a later dispatch has added another one."""
+    """A callback after the commit. It sends the jobs that were collected since the callback before it."""
 
     def __init__(self, jobs: _Jobs[Any]) -> None:
         self.jobs = jobs
 
     def __call__(self) -> None:
-        if self.jobs.last is self:
-            self.jobs.send()
+        self.jobs.send(is_last=self.jobs.last is self)

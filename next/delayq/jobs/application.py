@@ -10,6 +10,8 @@ from typing import Final
 
 from delayq.backends.registry import backend_of
 from delayq.core.errors import ConfigError
+from delayq.jobs.notification import channel_options
+from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import registry
 from delayq.manager import Connection, Manager, current_manager, manager_that_was_set, set_manager
 from delayq.settings.model import Settings
@@ -126,10 +128,19 @@ def connections_elsewhere() -> list[str]:
 
 
 def _destinations(manager: Manager) -> list[tuple[Connection, str]]:
-    """Return the connection and the queue of each declared job."""
+    """Return the connection and the queue of each declared job, and of each channel of a notification."""
     return [
-        manager.destination(name, queue=options.queue, connection=options.connection)
+        manager.destination(name, queue=queue, connection=connection)
         for name, options in registry.declared().items()
+        for queue, connection in [(options.queue, options.connection), *_of_channels(name, options)]
+    ]
+
+
+def _of_channels(name: str, options: JobOptions) -> list[tuple[str | None, str | None]]:
+    """Return the queue and the connection of each channel for which a notification has options."""
+    return [
+        (said.get("queue") or options.queue, said.get("connection") or options.connection)
+        for said in channel_options.get(name, {}).values()
     ]
 
 

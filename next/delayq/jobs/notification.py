@@ -33,6 +33,9 @@ from delayq.jobs.registry import registry
 _ADDED: Final = ("recipient", "channel")
 """Fields of the payload that `notify` adds to the fields of the class."""
 
+channel_options: Final[dict[str, Mapping[str, Said]]] = {}
+"""The options of the channels of each notification, by its name."""
+
 _NO_FAILURE: Final = (Snooze, Discard)
 
 
@@ -77,6 +80,7 @@ class Notification:
         if cls.via is not Notification.via:
             cls._handler = NotificationHandler(cls)
             registry.add(cls._handler)
+            channel_options[cls.job_name] = cls.options
 
     # -- methods that a class may override -----------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ except InvalidInput as error:
 else:
     raise AssertionError
 """,
-    "all jobs of a transaction travel together, and all that cannot be sent are named": """
+    "all jobs that cannot be sent are named, and the others are sent": """
 from unittest.mock import patch
 calls = []
 send = DelayQ.send_prepared
@@ -105,7 +105,7 @@ with patch.object(DelayQ, "send_prepared", counting):
                 raise ValueError
         except ValueError:
             pass
-assert calls == [3] and count() == 3, calls
+assert calls == [1, 1, 1] and count() == 3, calls
 try:
     with patch.object(DelayQ, "send_prepared", side_effect=BackendUnavailable("Redis is away.")):
         with transaction.atomic():
@@ -119,6 +119,30 @@ assert count() == 4
 with transaction.atomic():
     Paid().dispatch()
 assert count() == 5
+""",
+    "a callback of the application that raises stops only the dispatches after it": """
+def fail():
+    raise OSError("mail server is down")
+try:
+    with transaction.atomic():
+        Paid().dispatch()
+        transaction.on_commit(fail)
+        Paid().dispatch()
+except OSError:
+    pass
+assert count() == 1
+""",
+    "without autocommit and without a block, nothing can wait": """
+transaction.set_autocommit(False)
+try:
+    Paid().dispatch()
+except InvalidInput as error:
+    assert "Autocommit of the database 'default' is off" in str(error), error
+else:
+    raise AssertionError
+transaction.rollback()
+transaction.set_autocommit(True)
+assert count() == 0
 """,
     "the callbacks of a test case send too": """
 from django.test import TestCase

@@ -34,6 +34,7 @@ from delayq import (
 )
 from delayq.core.outcome import Done, GiveUp, RunAgain
 from delayq.jobs import channels
+from delayq.jobs.application import queues_of_application
 from delayq.jobs.options import Said
 from delayq.testing import Fake, run_job
 
@@ -301,3 +302,13 @@ def test_a_channel_needs_a_method(channel: Any) -> None:
 def test_the_protocol_fits() -> None:
     channel: Channel = Kept()
     assert channel
+
+
+def test_a_worker_serves_the_queues_of_the_channels(manager: Manager) -> None:
+    class Served(Notification, name="note.served", queue="served-notes"):
+        options: ClassVar[Mapping[str, Said]] = {"mail": {"queue": "served-mail"}}
+
+        def via(self, recipient: str) -> list[str]:
+            return ["mail"]
+
+    assert {"served-notes", "served-mail"} <= set(queues_of_application())
