@@ -252,7 +252,8 @@ def test_jobs_without_model_fields_work_after_a_restart_of_the_database(  # noqa
         start("--queue", "q", "--processes", "1", "--threads", threads)
         for round_ in range(2):
             for n in range(6):
-                client.schedule(name, {"n": n})
+                # A job may meet the old connection of each thread, one after the other.
+                client.schedule(name, {"n": n}, tries=20, backoff="200ms")
             wait_until(lambda: acked(client) == 6 * (round_ + 1), patience=30)  # noqa: B023
             if not round_:
                 database.restart()
