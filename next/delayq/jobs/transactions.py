@@ -164,6 +164,7 @@ def batch_after_commit(plan: BatchPlan) -> BatchInfo:
 
 def send_all(waiting: Sequence[Waiting]) -> None:
     """Send the jobs of a committed transaction. If some fail, raise CommittedUnsent after the last one."""
+    _not_sent.difference_update(waiting)
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
@@ -175,6 +176,7 @@ def send_all(waiting: Sequence[Waiting]) -> None:
 
 async def asend_all(waiting: Sequence[Waiting]) -> None:
     """Send the jobs of a committed transaction in an event loop; see `send_all`."""
+    _not_sent.difference_update(waiting)
     unsent = _Unsent()
     for one in _joined(waiting):
         with unsent.noting(one):
@@ -206,7 +208,6 @@ class _Unsent:
 
 def _joined(waiting: Sequence[Waiting]) -> list[Waiting]:
     """Join jobs with the same connection and `on_conflict`, so that they are sent together."""
-    _not_sent.difference_update(waiting)
     joined: list[Waiting] = []
     places: dict[tuple[str, OnConflict], int] = {}
     for one in waiting:

@@ -1,45 +1,25 @@
 """django_service: a real web server and a real worker."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from delayq import DelayQ
 from tests.consumers.programs import CONSUMERS, Programs
-from tests.support.waiting import wait_until
+from tests.consumers.web import Serve, serving, told
 
 pytestmark = pytest.mark.processes
 
 FOLDER = CONSUMERS / "django_service"
-APP = [sys.executable, "-m", "uvicorn", "shop.asgi:application", "--app-dir", str(FOLDER), "--uds"]
-
-Serve = Callable[..., httpx.Client]
 
 
 @pytest.fixture
 def serve(programs: Programs) -> Iterator[Serve]:
-    """Starts a web server in the folder of the test, and returns a client of it."""
     programs.run(sys.executable, str(FOLDER / "manage.py"), "migrate", "-v", "0")
-    with ExitStack() as stack:
-
-        def start(name: str = "web", **environment: str) -> httpx.Client:
-            path = programs.folder / f"{name}.sock"
-            programs.start(*APP, str(path), log=name, **environment)
-            wait_until(path.exists)
-            return stack.enter_context(
-                httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://shop", timeout=20)
-            )
-
+    with serving(programs, FOLDER, "shop.asgi:application") as start:
         yield start
-
-
-def told(response: httpx.Response) -> tuple[int, str]:
-    body = response.json()
-    return response.status_code, body.get("state", body.get("detail"))
 
 
 def test_an_order_is_placed_and_paid(serve: Serve, q: DelayQ) -> None:
