@@ -110,9 +110,9 @@ def decode(raw: bytes) -> Envelope:
         envelope = _decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UnreadableEnvelope(f"The envelope of {len(raw)} bytes cannot be read: {error}.") from None
-    if envelope.name[MAX_NAME_LETTERS:]:
+    if len(envelope.name) > MAX_NAME_LETTERS:
         raise UnreadableEnvelope(f"The envelope has a name of more than {MAX_NAME_LETTERS} characters.")
-    if envelope.id[SURELY_SHORT:]:
+    if len(envelope.id) > SURELY_SHORT:
         check_id_fits(envelope.id)
     if envelope.v != VERSION:
         raise UnreadableEnvelope(f"The envelope has version {envelope.v}; this release reads version {VERSION}.")

@@ -167,6 +167,11 @@ def before_start(envelope: Envelope, policy: Policy, now_ms: Callable[[], int]) 
     return GiveUp(envelope.attempts, envelope.exceptions, error) if error else None
 
 
+def done(policy: Policy) -> Done:
+    """Return the outcome of an attempt whose handler returned."""
+    return Done(policy.retention_ms) if policy.retention_ms else DONE
+
+
 def decide(
     envelope: Envelope,
     policy: Policy,
@@ -181,7 +186,7 @@ def decide(
     returns random numbers from 0 up to 1, for jitter.
     """
     if error is None:
-        return Done(policy.retention_ms) if policy.retention_ms else DONE
+        return done(policy)
     error = leading_error(error)
     if isinstance(error, JobCancelled):
         return Done(is_stopped=True)

@@ -167,7 +167,7 @@ class Attempts:
         """
         try:
             envelope = envelopes.decode(delivery.envelope)
-            if delivery.id[SURELY_SHORT:]:
+            if len(delivery.id) > SURELY_SHORT:
                 envelopes.check_id_fits(delivery.id)
         except UnreadableEnvelope as error:
             return self._unreadable(delivery, error)

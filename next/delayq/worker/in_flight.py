@@ -123,9 +123,10 @@ class InFlight:
         Returns False if the watchdog has taken the job out in the meantime, to hand it back.
         """
         with self.lock:
-            if job not in self._waiting:
+            try:
+                self._waiting.remove(job)
+            except ValueError:
                 return False
-            self._waiting.remove(job)
             job.started_at = now
             self._running[job.slot] = job
             self.slots.mark_running(job.slot, since=now)

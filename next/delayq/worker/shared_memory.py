@@ -135,7 +135,7 @@ class SlotTable:
         """Write a new delivery into a slot, as waiting. Raises ValueError if its entry id is too long."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         queue, entry = self._numbers[delivery.queue], delivery.entry.encode()
-        if entry[MAX_ENTRY_BYTES:]:
+        if len(entry) > MAX_ENTRY_BYTES:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
         use, job_id = self._memory[start + _USE] % 255 + 1, delivery.id.encode("utf-8", "replace")
         _NEW.pack_into(self._memory, start + _ORDER, 0, use, Part.HANDLER, 0.0, 0.0, queue, entry, job_id, b"")

@@ -4,6 +4,7 @@ Each call has one kind of settlement, for one queue, and either only jobs that m
 has at most 250 rows, and at most 1 MB unless a single row is larger. Further rows go into further calls.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,11 +28,11 @@ class Settling(NamedTuple):
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     """Return the calls that carry out these settlements."""
-    groups = [(type(settlement), settlement.queue, settlement.is_followed) for settlement in settled]
+    groups: defaultdict[tuple[type[Settlement], str, bool], list[int]] = defaultdict(list)
+    for position, settlement in enumerate(settled):
+        groups[type(settlement), settlement.queue, settlement.is_followed].append(position)
     to_send: list[Settling] = []
-    for group in dict.fromkeys(groups):
-        kind, queue, is_followed = group
-        positions = [n for n, other in enumerate(groups) if other == group]
+    for (kind, queue, is_followed), positions in groups.items():
         for page in _pages(settled, positions):
             rows = [settled[n] for n in page]
             if is_followed and (changed := [row for row in rows if isinstance(row, Acked) and row.envelope]):

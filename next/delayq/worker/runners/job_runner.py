@@ -9,7 +9,7 @@ from typing import Any, Final
 from delayq.backends.values import Acked, Settlement
 from delayq.core.control_flow import JobInterrupted
 from delayq.core.options import TIMEOUT_GRACE_MS
-from delayq.core.outcome import GiveUp, Outcome
+from delayq.core.outcome import GiveUp, Outcome, done
 from delayq.jobs.context import JobContext
 from delayq.jobs.handlers import as_coroutine
 from delayq.jobs.registry import Registry
@@ -124,13 +124,17 @@ class JobRunner:
         self._in_flight.enter(job, attempt.limit, name=attempt.envelope.name)
 
     def _end(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
-        self._note_end(error)
         outcome: Outcome | None = None
         late_error: BaseException | None = None
+        if error is not None or self._is_copy:
+            self._note_end(error)
         try:
-            outcome = self._decide(job, attempt, error)
-            if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
-                attempt.context.run(asyncio.run, as_coroutine(hook))
+            if error is None:
+                outcome = done(attempt.policy)
+            else:
+                outcome = self._decide(job, attempt, error)
+                if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
+                    attempt.context.run(asyncio.run, as_coroutine(hook))
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:  # a thread that ends here would never run another job
             late_error = broken
@@ -141,11 +145,13 @@ class JobRunner:
         if self._log_jobs:
             self._attempts.log_end(attempt, outcome, settlement, self._in_flight.runtime(job))
 
-    def _decide(self, job: JobInFlight, attempt: Attempt, error: BaseException | None) -> Outcome:
-        """Decide the outcome. The slot records the code that runs next, so that the supervisor can name it."""
+    def _decide(self, job: JobInFlight, attempt: Attempt, error: BaseException) -> Outcome:
+        """Decide the outcome of a handler that raised `error`.
+
+        The slot records the code that runs next, so that the supervisor can name it.
+        """
         slots = self._in_flight.slots
-        if error is not None:
-            slots.mark_part(job.slot, Part.BACKOFF)
+        slots.mark_part(job.slot, Part.BACKOFF)
         outcome = self._attempts.decide(attempt, error)
         if isinstance(outcome, GiveUp):
             slots.mark_part(job.slot, Part.HOOK)
@@ -178,13 +184,17 @@ class JobRunner:
 
     async def _end_in_loop(self, job: JobInFlight, attempt: Attempt, result: Any, error: BaseException | None) -> None:
         """End an attempt that ran in the event loop. An async hook `failed` is awaited there too."""
-        self._note_end(error)
         outcome: Outcome | None = None
         late_error: BaseException | None = None
+        if error is not None or self._is_copy:
+            self._note_end(error)
         try:
-            outcome = self._decide(job, attempt, error)
-            if hook := self._attempts.call_failed_hook(attempt, outcome):
-                await hook
+            if error is None:
+                outcome = done(attempt.policy)
+            else:
+                outcome = self._decide(job, attempt, error)
+                if hook := self._attempts.call_failed_hook(attempt, outcome):
+                    await hook
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:
             late_error = broken
