@@ -142,14 +142,18 @@ class SentinelGroup:
 
 
 class ClusterGroup:
-    """A cluster of three primaries, each with a replica. `url`: its address, with two of the nodes."""
+    """A cluster of three primaries, each with a replica.
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    `may_fail_over`: False = no replica ever becomes a primary. `url`: the address, with two of the nodes.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack, *, may_fail_over: bool = True) -> None:
         self.servers: list[Server] = []
         for _ in range(6):
             options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
             options += ["--cluster-require-full-coverage", "no"]
             options += ["--cluster-migration-barrier", "9"]  # each primary keeps its replica
+            options += ["--cluster-replica-no-failover", "no" if may_fail_over else "yes"]
             server = Server(folder, *options, password=None, port=_free_cluster_port())
             stack.callback(server.end)
             self.servers.append(server)
@@ -205,11 +209,8 @@ class ClusterGroup:
     def is_whole(self) -> bool:
         """Return True if each node sees three primaries with slots, all of them connected, and replicas in step."""
         for server in self.servers:
-            rows = self.nodes(server)
-            states = [row[2] for row in rows]
-            if "cluster_state:ok" not in str(command(server, "CLUSTER", "INFO")) or any(
-                "fail" in one for one in states
-            ):
+            flags = {flag for row in self.nodes(server) for flag in row[2].split(",")}
+            if flags & {"fail", "fail?"} or "cluster_state:ok" not in str(command(server, "CLUSTER", "INFO")):
                 return False
             info: Any = server.client.info("replication")
             if info["role"] == "slave" and info["master_link_status"] != "up":
@@ -228,10 +229,10 @@ def command(server: Server, *words: str | int) -> Any:
 
 
 @contextmanager
-def cluster_group() -> Iterator[ClusterGroup]:
-    """Run a cluster of three primaries and three replicas for the block."""
+def cluster_group(*, may_fail_over: bool = True) -> Iterator[ClusterGroup]:
+    """Run a cluster of three primaries and three replicas for the block. `may_fail_over`: see ClusterGroup."""
     with tempfile.TemporaryDirectory(prefix="delayq-") as folder, ExitStack() as stack:
-        yield ClusterGroup(Path(folder), stack)
+        yield ClusterGroup(Path(folder), stack, may_fail_over=may_fail_over)
 
 
 @contextmanager

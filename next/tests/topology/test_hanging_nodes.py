@@ -1,5 +1,7 @@
 """Commands, movers and workers while a node of a cluster hangs or fails."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +22,13 @@ from delayq.redis.worker.worker_registry import RedisWorkerRegistry
 from tests.support.topologies import (
     ClusterGroup,
     cluster_group,
+    command,
     hanging_node,
     lines,
     stamping_worker,
 )
 from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
 
 pytestmark = pytest.mark.processes
 
@@ -34,8 +38,8 @@ QUEUES = [f"q{n}" for n in range(6)]
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[ClusterGroup]:
-    """One cluster for all tests of this file."""
-    with cluster_group() as group:
+    """One cluster for all tests of this file. Its primaries stay the same, whichever of them hangs."""
+    with cluster_group(may_fail_over=False) as group:
         yield group
 
 
@@ -104,6 +108,34 @@ def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: 
         assert name in as_json.stdout
 
 
+def test_a_mover_that_starts_beside_a_dead_node_serves_the_others(group: ClusterGroup, tmp_path: Path) -> None:
+    """With the node of the list of queues missing, `move --once` fails."""
+    wait_until(group.is_whole)
+    with_list = group.owner_of_slot(key_slot(b"delayq:queues"))
+    owner = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not with_list)
+    others = [queue for queue in QUEUES if group.owner(queue) is not owner]
+    with DelayQ(group.url) as client:
+        for queue in QUEUES:
+            client.clear(queue)
+            client.schedule("n", queue=queue, id="due", delay="500ms")
+        time.sleep(0.5)
+        with hanging_node(group, owner):
+            once = CliRunner().invoke(cli.app, ["--url", group.url, "move", "--once"])
+            assert (once.exit_code, once.stdout) == (1, f"{len(others)} jobs moved\n")
+            for queue in others:
+                client.schedule("n", queue=queue, id="later", delay="1ms")
+            mover = subprocess.Popen([sys.executable, "-m", "delayq", "--url", group.url, "move"], cwd=tmp_path)
+            try:
+                wait_until(lambda: all(client.stats(queue)[0].ready == 2 for queue in others))
+                assert mover.poll() is None
+            finally:
+                end_worker(mover)
+        wait_until(group.is_whole)
+        with hanging_node(group, with_list):
+            once = CliRunner().invoke(cli.app, ["--url", group.url, "move", "--once"])
+    assert (once.exit_code, once.stdout) == (1, "0 jobs moved\n")
+
+
 def test_a_command_waits_once_for_a_hanging_node(group: ClusterGroup) -> None:
     """The search for an id reads the list of queues, and then the queues of all nodes."""
     wait_until(group.is_whole)
@@ -123,6 +155,8 @@ def test_a_command_waits_once_for_a_hanging_node(group: ClusterGroup) -> None:
 
 def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:
     wait_until(group.is_whole)
+    for server in group.servers:
+        command(server, "CONFIG", "SET", "cluster-replica-no-failover", "no")
     log = tmp_path / "log"
     old = group.owner("q4")
     old.end()
