@@ -13,13 +13,13 @@ from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
 from delayq.core.listeners import listeners
 from delayq.redis.keys import Keys
 from tests.support.embedded import kill_all
+from tests.support.ordering import in_order
 from tests.support.queue import QueueOnServer
 from tests.support.servers import private_server, server_program
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the pages, which take longest, so that no worker of the run is alone with one of them at the end."""
-    items.sort(key=lambda item: "tests/docs/" not in item.nodeid)
+    items[:] = in_order(items)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -77,7 +77,8 @@ def plain_client(url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def server(plain_client: redis.Redis) -> Iterator[redis.Redis]:
-    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    """A plain client, to look at what is stored. The server is empty before the test, and afterwards."""
+    plain_client.flushall()
     yield plain_client
     plain_client.flushall()
 
