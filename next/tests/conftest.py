@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import redis
 
 from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
 from delayq.core.listeners import listeners
+from delayq.manager import set_manager
 from delayq.redis.keys import Keys
 from tests.support.embedded import kill_all
+from tests.support.ordering import in_order
 from tests.support.queue import QueueOnServer
 from tests.support.servers import private_server, server_program
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the pages, which take longest, so that no worker of the run is alone with one of them at the end."""
-    items.sort(key=lambda item: "tests/docs/" not in item.nodeid)
+    items[:] = in_order(items)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,6 +35,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 def no_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test start a server by accident; `project` is for those that mean to."""
     monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Take back what a command set up for the process that it has to itself otherwise."""
+    logger = logging.getLogger("delayq")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+@pytest.fixture(autouse=True)
+def no_manager_of_another_test() -> Iterator[None]:
+    """Forget the manager that `work` and `schedule --app` share with the application, because it has a url."""
+    yield
+    set_manager(None)
 
 
 @pytest.fixture
@@ -77,7 +96,8 @@ def plain_client(url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def server(plain_client: redis.Redis) -> Iterator[redis.Redis]:
-    """A plain client, to look at what is stored; what a test stores is gone afterwards."""
+    """A plain client, to look at what is stored. The server is empty before the test, and afterwards."""
+    plain_client.flushall()
     yield plain_client
     plain_client.flushall()
 

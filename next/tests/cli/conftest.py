@@ -1,36 +1,17 @@
 """Runs commands in this process, on the private server."""
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
-from delayq.manager import set_manager
 from delayq.redis import session
 from delayq.redis.connection.factory import make_executor
 
 Run = Callable[..., Result]
 Tell = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """Take back what a command set up for the process that it has to itself otherwise."""
-    logger = logging.getLogger("delayq")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
-
-
-@pytest.fixture(autouse=True)
-def no_manager_of_another_test() -> Iterator[None]:
-    """Forget the manager that `work` and `schedule --app` share with the application, because it has a url."""
-    yield
-    set_manager(None)
 
 
 @pytest.fixture

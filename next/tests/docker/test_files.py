@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from delayq import DelayQ
 from delayq.core.times import duration_ms
 from delayq.settings.model import Settings
 from tests.docker.engine import NEXT
@@ -124,7 +125,8 @@ def test_supervisord_starts_the_worker_again_and_stops_it(tmp_path: Path) -> Non
         words = ["supervisord", "-c", str(config)]
         daemon = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: log.exists() and "delayq-worker entered RUNNING" in log.read_text())
+            with DelayQ(url) as client:
+                wait_until(client.workers)  # a restart is for workers that have started
             subprocess.run([delayq, "--url", url, "restart"], check=True, capture_output=True)
             wait_until(lambda: log.read_text().count("delayq-worker entered RUNNING") == 2)
         finally:

@@ -2,7 +2,7 @@
 
 from xdist.scheduler import LoadScopeScheduling
 
-TOPOLOGY = "tests/topology/"
+from tests.support.ordering import TOPOLOGY
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tests.support.waiting import wait_until
+
 Start = Callable[..., "subprocess.Popen[bytes]"]
 """Starts a worker with these options, and with `url=` for another server."""
 
@@ -37,10 +39,24 @@ def children_of(pid: int) -> list[int]:
 
 
 def end_worker(worker: "subprocess.Popen[bytes]") -> None:
-    """Kill a worker and its children, so that none of them writes to the server of the next test."""
+    """Kill a worker and its children, so that none of them writes to the server of the next test.
+
+    A worker that is suspended starts no further child after its children were listed.
+    """
+    worker.send_signal(signal.SIGSTOP)
+    wait_until(lambda: _state_of(worker.pid) in "TZ")
     children = children_of(worker.pid)
-    worker.kill()
-    worker.wait()
     for child in children:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
+    wait_until(lambda: all(_state_of(child) == "Z" for child in children))
+    worker.kill()
+    worker.wait()
+
+
+def _state_of(pid: int) -> str:
+    """Return the letter of the state of a process; Z if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "Z"
