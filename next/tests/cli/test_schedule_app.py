@@ -104,7 +104,7 @@ def test_a_reference_to_another_model_is_refused(
 ) -> None:
     (tmp_path / "app_models.py").write_text(MODELS)
     monkeypatch.delitem(sys.modules, "app_models", raising=False)
-    order, buyer = ('{"model": "tests.support.sqlalchemy_shop.%s", "key": 1}' % name for name in ("Order", "Buyer"))
+    order, buyer = (f'{{"model": "tests.support.sqlalchemy_shop.{name}", "key": 1}}' for name in ("Order", "Buyer"))
     for data, field in ((f'{{"order": {buyer}}}', "order"), (f'{{"order": {order}, "also": [{buyer}]}}', "also")):
         ended, said = tell("schedule", "app.ship", "--data", data, "--app", "app_models")
         assert (ended, said) == (
