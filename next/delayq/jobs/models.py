@@ -40,7 +40,7 @@ class Models(Protocol):
         ...
 
     def key_of(self, model: Any) -> int | str | UUID:
-        """Return the primary key of a model, without a query. Raises InvalidInput for a model that was never saved."""
+        """Return the primary key of a model, without a query. Raises InvalidInput for a model that is not saved."""
         ...
 
     def load(self, wanted: Wanted) -> AbstractContextManager[Sequence[Any]]:
