@@ -142,6 +142,15 @@ def test_a_refusal_costs_no_attempt_and_why_names_the_limit(
     assert [line.rsplit(" pid", 1)[0] for line in lines(tmp_path / "log")] == ["one 1 attempt 1 recoveries 0"]
 
 
+def test_a_worker_does_not_start_without_the_rates_of_its_jobs(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP.replace('use_limit("sms", RateLimit.per_hour(1))', ""))
+    assert start("--queue", "q").wait(20) == 2
+    assert (tmp_path / "err").read_text() == (
+        "delayq: The limit 'sms' of the job 'sms' has no rate. Give RateLimited a rate, or call use_limit('sms', "
+        "RateLimit.per_minute(60)) in the module that declares the job.\n"
+    )
+
+
 def test_rates_drops_and_jobs_without_a_timeout(client: DelayQ, start: Start, tmp_path: Path) -> None:
     assert client.limits.take("sms", RateLimit.per_hour(1))
     assert client.limits.acquire("one", 1, holder="q another", expire_ms=60_000)

@@ -348,6 +348,11 @@ def _by_name(name: str, data: Any) -> Sendable:
     limit = current_manager().settings.max_payload
     handler = registry.find(checked)
     options, fields = (JobOptions(), {}) if handler is None else (handler.options, handler.model_fields)
-    return _ByName(
-        Message(checked, lambda: envelopes.encode_data(refs_by_type(data, fields, job_name=checked), limit), options)
-    )
+
+    def write() -> msgspec.Raw:
+        raw = envelopes.encode_data(refs_by_type(data, fields, job_name=checked), limit)
+        if handler is not None:
+            registry.check_payload(handler, raw)
+        return raw
+
+    return _ByName(Message(checked, write, options))

@@ -21,6 +21,7 @@ class WrappedHandler:
         self.has_failed_hook = handler.has_failed_hook
         self.has_middleware = handler.has_middleware
         self.model_fields = handler.model_fields
+        self.payload_members = handler.payload_members
         self.origin = handler.origin
         self.policy = handler.policy
         self.read = handler.read
