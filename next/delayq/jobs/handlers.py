@@ -160,11 +160,6 @@ def origin_of(declared: Callable[..., Any]) -> str:
     return f"{getattr(declared, '__module__', '')}.{name}"
 
 
-async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    """Wrap an awaitable in a coroutine, because `asyncio.run` accepts only coroutines."""
-    return await awaitable
-
-
 def call_failed_hook(
     handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
 ) -> Awaitable[None] | None:

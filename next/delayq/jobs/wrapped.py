@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine
+from delayq.jobs.handlers import Handler
+from delayq.jobs.own_loop import run_in_own_loop
 
 
 class WrappedHandler:
@@ -79,4 +80,4 @@ class HandlerInside(WrappedHandler):
 
 def finished(result: Any) -> Any:
     """Return the result of a plain handler. If it is a coroutine, because a decorator hides `async`, run it."""
-    return asyncio.run(as_coroutine(result)) if inspect.isawaitable(result) else result
+    return run_in_own_loop(result) if inspect.isawaitable(result) else result
