@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from delayq.cli import main as cli
 from delayq.core.envelope import REFUSED
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, client_fixture, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -63,16 +62,8 @@ def unbounded() -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url, queue="q") as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_LEASE="2s") as start:
-        yield start
+client = client_fixture(queue="q")
+start = start_fixture(APP, DELAYQ_LEASE="2s")
 
 
 def answer(url: str, *words: str) -> Any:

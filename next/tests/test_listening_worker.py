@@ -2,16 +2,14 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from delayq import DelayQ
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, client_fixture, start_fixture, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -104,16 +102,8 @@ def stopping(event: WorkerStopping) -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url, queue="q") as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_TIMEOUT_GRACE="1s") as start:
-        yield start
+client = client_fixture(queue="q")
+start = start_fixture(APP, DELAYQ_TIMEOUT_GRACE="1s")
 
 
 @pytest.mark.parametrize(("name", "threads"), [("ok", "1"), ("ok", "3"), ("aok", "1")])
