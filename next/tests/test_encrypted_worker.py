@@ -15,7 +15,7 @@ from delayq.jobs.dispatch import Sendable, _by_name
 from tests.support.dump import dump
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, start_fixture, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -53,10 +53,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
     manager.close()
 
 
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_KEYS=f"{NEWER},{KEY}") as start:
-        yield start
+start = start_fixture(APP, DELAYQ_KEYS=f"{NEWER},{KEY}")
 
 
 @pytest.mark.parametrize("words", [["pay"], ["pay", "--threads", "2"], ["apay"]], ids=["inline", "threads", "loop"])

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from delayq.cli import main as cli
 from delayq.core.envelope import REFUSED
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, client_fixture, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -63,16 +62,8 @@ def unbounded() -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url, queue="q") as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_LEASE="2s") as start:
-        yield start
+client = client_fixture(queue="q")
+start = start_fixture(APP, DELAYQ_LEASE="2s")
 
 
 def answer(url: str, *words: str) -> Any:
@@ -140,6 +131,15 @@ def test_a_refusal_costs_no_attempt_and_why_names_the_limit(
     client.limits.release("one", holder="q another", expires_ms=until)
     wait_until(lambda: client.get(job.id) is None)
     assert [line.rsplit(" pid", 1)[0] for line in lines(tmp_path / "log")] == ["one 1 attempt 1 recoveries 0"]
+
+
+def test_a_worker_does_not_start_without_the_rates_of_its_jobs(start: Start, client: DelayQ, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP.replace('use_limit("sms", RateLimit.per_hour(1))', ""))
+    assert start("--queue", "q").wait(20) == 2
+    assert (tmp_path / "err").read_text() == (
+        "delayq: The limit 'sms' of the job 'sms' has no rate. Give RateLimited a rate, or call use_limit('sms', "
+        "RateLimit.per_minute(60)) in the module that declares the job.\n"
+    )
 
 
 def test_rates_drops_and_jobs_without_a_timeout(client: DelayQ, start: Start, tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from delayq import DelayQ
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, client_fixture, start_fixture, workers_of
 
 pytestmark = pytest.mark.processes
 
@@ -104,20 +102,12 @@ def stopping(event: WorkerStopping) -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url, queue="q") as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_TIMEOUT_GRACE="1s") as start:
-        yield start
+client = client_fixture(queue="q")
+start = start_fixture(APP, DELAYQ_TIMEOUT_GRACE="1s")
 
 
 @pytest.mark.parametrize(("name", "threads"), [("ok", "1"), ("ok", "3"), ("aok", "1")])
-def test_both_events_fire_in_the_thread_and_context_of_the_job(
+def test_both_events_are_emitted_in_the_thread_and_context_of_the_job(
     client: DelayQ, start: Start, tmp_path: Path, name: str, threads: str
 ) -> None:
     ref = client.schedule(name, id="job-1", retention="1h")
@@ -164,7 +154,7 @@ def test_a_job_that_is_done_stays_done_if_its_listener_hangs(client: DelayQ, sta
     assert client.stats("q")[0].counters["acked"] == 1
 
 
-def test_the_events_of_a_child_fire_in_order(client: DelayQ, url: str, tmp_path: Path) -> None:
+def test_the_events_of_a_child_are_emitted_in_order(client: DelayQ, url: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "closed").touch()
     client.schedule("ok")

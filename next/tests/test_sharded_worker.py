@@ -13,7 +13,7 @@ from delayq.core.ids import new_id
 from delayq.core.shards import shard_names, shard_number
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -43,10 +43,7 @@ def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
         yield client
 
 
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url) as start:
-        yield start
+start = start_fixture(APP)
 
 
 def test_two_children_take_the_shards_in_turn(client: DelayQ, start: Start, tmp_path: Path) -> None:

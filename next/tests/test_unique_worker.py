@@ -2,17 +2,15 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from delayq import DelayQ, Unique
 from tests.support.topologies import lines
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, children_of, workers_of
+from tests.support.workers import Start, children_of, client_fixture, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -48,16 +46,8 @@ DONE = Unique(key=["n"])
 START = Unique(key=["n"], until="start")
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url, queue="q") as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url, DELAYQ_LEASE="2s") as start:
-        yield start
+client = client_fixture(queue="q")
+start = start_fixture(APP, DELAYQ_LEASE="2s")
 
 
 @pytest.mark.parametrize(

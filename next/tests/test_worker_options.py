@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import redis
 
 from delayq import DelayQ, JobRef
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, workers_of
+from tests.support.workers import Start, client_fixture, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -25,16 +24,8 @@ def note(n: int) -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url) as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url) as start:
-        yield start
+client = client_fixture()
+start = start_fixture(APP)
 
 
 def send(client: DelayQ, *numbers: int, queue: str = "q") -> None:

@@ -3,17 +3,15 @@
 import json
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from delayq import DelayQ
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
-from tests.support.workers import Start, children_of, workers_of
+from tests.support.workers import Start, children_of, client_fixture, start_fixture
 
 pytestmark = pytest.mark.processes
 
@@ -61,16 +59,8 @@ def frozen() -> None:
 """
 
 
-@pytest.fixture
-def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
-    with DelayQ(url) as client:
-        yield client
-
-
-@pytest.fixture
-def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
-    with workers_of(APP, tmp_path, url) as start:
-        yield start
+client = client_fixture()
+start = start_fixture(APP)
 
 
 def lines(folder: Path) -> list[str]:

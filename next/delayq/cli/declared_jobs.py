@@ -7,6 +7,7 @@ from delayq.cli.session import CliSession
 from delayq.core.display import did_you_mean
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.jobs.application import load_application
+from delayq.jobs.models import check_models
 from delayq.jobs.options import JobOptions
 from delayq.jobs.registry import registry
 from delayq.manager import current_manager
@@ -26,7 +27,8 @@ def queue_of_declared(session: CliSession, app: str, name: str, payload: bytes |
 def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
     """Return the options that the loaded application declares for a job.
 
-    Raises InvalidInput if the application does not declare the job, or if the handler cannot read the payload.
+    Raises InvalidInput if the application does not declare the job, if the handler cannot read the payload, or if the
+    payload names another model than the job declares.
     """
     handler = registry.find(name)
     if handler is None:
@@ -37,7 +39,7 @@ def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
             field="name",
         )
     try:
-        handler.read(payload)
+        check_models(handler.model_fields, handler.read(payload))
     except (msgspec.ValidationError, UnknownJob) as error:
         reason = error.message if isinstance(error, UnknownJob) else f"The payload does not fit {name!r}: {error}."
         raise InvalidInput(reason, hint="Correct --data.", field="data") from None

@@ -10,7 +10,7 @@ from django.db import connections, router
 from django.db.models import Model
 
 from delayq.core.errors import InvalidInput
-from delayq.core.models import ModelRef
+from delayq.core.models import ModelRef, unsaved
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -46,10 +46,7 @@ class DjangoModels:
     def key_of(self, model: Any) -> Any:
         """Return the primary key of an object, without a query. Raises InvalidInput for an unsaved object."""
         if model.pk is None or model._state.adding:
-            raise InvalidInput(
-                f"This {type(model).__qualname__} was never saved, so it has no key.",
-                hint="Save it, then dispatch the job.",
-            )
+            raise unsaved(model, model.pk, hint="Save it, then dispatch the job.")
         return model.pk
 
     def database_of(self, model: Any) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from delayq.core.display import shown
@@ -55,6 +56,20 @@ def wait_for_commit(
     jobs.last = _Send(jobs)
     connection.run_on_commit.append((set(), jobs.last, False))  # belongs to no savepoint, so no rollback drops it
     return True
+
+
+async def await_commit(session: str, wait: Callable[[], bool]) -> bool:
+    """Call `wait` where it can find the transaction of a task: in the thread in which Django runs the task's queries.
+
+    Returns False without a call if there is no such thread, because no transaction of the task is open then: it has
+    ended, or it is the calling thread, which is busy with the event loop.
+    """
+    if connections[session].in_atomic_block:  # possible in the event loop itself with DJANGO_ALLOW_ASYNC_UNSAFE
+        return wait()
+    try:
+        return await sync_to_async(wait)()
+    except RuntimeError:
+        return False
 
 
 class _Jobs(Generic[W]):

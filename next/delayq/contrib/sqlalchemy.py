@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlalchemy.orm import Mapper, Session
 
 from delayq.core.errors import ConfigError, InvalidInput
-from delayq.core.models import ModelRef
+from delayq.core.models import ModelRef, unsaved
 
 if TYPE_CHECKING:  # importing this may need greenlet
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -62,13 +62,15 @@ class SQLAlchemyModels:
 
     def key_of(self, model: Any) -> Any:
         """Return the primary key of an object, without a query. Raises InvalidInput for an unsaved object."""
-        identity = sqlalchemy.inspect(model).identity
-        if identity is None:
-            raise InvalidInput(
-                f"This {type(model).__qualname__} was never saved, so it has no key.",
-                hint="Add it to a session and commit, then dispatch the job.",
+        state = sqlalchemy.inspect(model)
+        if state.identity is None:
+            raise unsaved(
+                model,
+                state.mapper.primary_key_from_instance(model)[0],
+                hint="Add it to a session and commit, then dispatch the job. Before the commit, flush the session and "
+                "use within=session.",
             )
-        return identity[0]
+        return state.identity[0]
 
     @contextmanager
     def load(self, wanted: _Wanted) -> Iterator[Sequence[Any]]:

@@ -1,4 +1,4 @@
-"""Events that listeners can receive. docs/events.md names the process that fires each event."""
+"""Events that listeners can receive. docs/events.md names the process that emits each event."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class WorkerStopping(msgspec.Struct, frozen=True):
 class QueuePaused(msgspec.Struct, frozen=True):
     """A child process of a worker has noticed that a queue is paused.
 
-    Each child that serves the queue fires this event, also if all queues are paused or maintenance is on.
+    Each child that serves the queue emits this event, also if all queues are paused or maintenance is on.
     """
 
     queue: str

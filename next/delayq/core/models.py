@@ -1,8 +1,12 @@
 """References to models: objects of SQLAlchemy, Django or another library that jobs carry by name and key."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
+from uuid import UUID
 
 import msgspec
+
+from delayq.core.display import shown
+from delayq.core.errors import InvalidInput
 
 OnMissing = Literal["fail", "discard"]
 """The outcome of a job whose model no longer exists: the job fails at once, or it is discarded."""
@@ -21,3 +25,10 @@ class ModelRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model: str
     key: int | str
     database: str = ""
+
+
+def unsaved(model: object, key: Any, *, hint: str) -> InvalidInput:
+    """Return the error for a model that is not saved. `key`: its primary key; None = it has no key yet."""
+    text = shown(str(key) if isinstance(key, UUID) else key)
+    what = "no key, because it is not saved" if key is None else f"the key {text}, but it is not saved"
+    return InvalidInput(f"This {type(model).__qualname__} has {what}.", hint=hint)

@@ -4,6 +4,7 @@ The application is the module that declares the jobs. It may also set a manager,
 """
 
 import sys
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final
@@ -115,6 +116,19 @@ def queues_of_application() -> list[str]:
     return sorted(set(here)) or [chosen.settings.queue]
 
 
+def check_served(queues: Collection[str]) -> None:
+    """Raise InvalidInput if a worker of these queues could not run a declared job, because its limit has no rate.
+
+    Jobs of other queues are not checked: another worker may run them, with another module that defines their limits.
+    """
+    manager = current_manager()
+    chosen = manager.connection()
+    for name, options in registry.declared().items():
+        for connection, queue in _destinations_of(manager, name, options):
+            if queue in queues and connection.backend.shares_jobs_with(chosen.backend):
+                registry.check_start(name, options)
+
+
 def connections_elsewhere() -> list[str]:
     """Return the sorted names of those connections of declared jobs that use another Redis or prefix than this worker.
 
@@ -129,9 +143,12 @@ def connections_elsewhere() -> list[str]:
 
 def _destinations(manager: Manager) -> list[tuple[Connection, str]]:
     """Return the connection and the queue of each declared job, and of each channel of a notification."""
+    return [one for name, options in registry.declared().items() for one in _destinations_of(manager, name, options)]
+
+
+def _destinations_of(manager: Manager, name: str, options: JobOptions) -> list[tuple[Connection, str]]:
     return [
         manager.destination(name, queue=queue, connection=connection)
-        for name, options in registry.declared().items()
         for queue, connection in [(options.queue, options.connection), *_of_channels(name, options)]
     ]
 

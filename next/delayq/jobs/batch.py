@@ -100,7 +100,7 @@ class PendingBatch(AsLink):
     async def adispatch(self) -> BatchInfo:
         """Send the batch in an event loop; see `dispatch`."""
         maker, plan = self._plan(current_manager())
-        if maker.wait_for_commit("The batch", self._commit, plan):
+        if await maker.await_commit("The batch", self._commit, plan):
             return batch_after_commit(plan)
         return await maker.connection.aclient.batches.send(plan)
 

@@ -129,7 +129,7 @@ class PendingChain(AsMember):
         client = maker.connection.aclient
         if planned is None:
             return AsyncJobRef(client, "", "", "absent", None, "vetoed")
-        if not maker.wait_for_commit("The chain", self._commit, planned):
+        if not await maker.await_commit("The chain", self._commit, planned):
             return _told(await client.send_chain(planned))
         first = planned.links[0]
         if first.batch is not None:

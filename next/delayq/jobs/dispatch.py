@@ -32,7 +32,7 @@ from delayq.jobs.local_run import Ran, arun_spec, run_spec
 from delayq.jobs.models import refs_by_type
 from delayq.jobs.options import JobOptions, Said, check_said
 from delayq.jobs.registry import registry
-from delayq.jobs.transactions import NOTHING_SAID, Commit, Waiting, session_to_wait_for, wait_for_commit
+from delayq.jobs.transactions import NOTHING_SAID, Commit, Waiting, await_commit, session_to_wait_for, wait_for_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
 
@@ -228,7 +228,7 @@ async def adispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = 
             sent = await client.schedule_many(group.specs, on_conflict=conflict, spread=spread)
         else:
             prepared = await client.prepare_many(group.specs, spread=spread)
-            if wait_for_commit(group.session, Waiting(group.connection, prepared, conflict)):
+            if await await_commit(group.session, Waiting(group.connection, prepared, conflict)):
                 sent = [
                     AsyncJobRef(client, one.id, one.queue, "absent", None, "after commit", one.name) for one in prepared
                 ]
@@ -348,6 +348,11 @@ def _by_name(name: str, data: Any) -> Sendable:
     limit = current_manager().settings.max_payload
     handler = registry.find(checked)
     options, fields = (JobOptions(), {}) if handler is None else (handler.options, handler.model_fields)
-    return _ByName(
-        Message(checked, lambda: envelopes.encode_data(refs_by_type(data, fields, job_name=checked), limit), options)
-    )
+
+    def write() -> msgspec.Raw:
+        raw = envelopes.encode_data(refs_by_type(data, fields, job_name=checked), limit)
+        if handler is not None:
+            registry.check_payload(handler, raw)
+        return raw
+
+    return _ByName(Message(checked, write, options))

@@ -6,7 +6,7 @@ this result to `failed`. The handler of job classes is in job.py.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import UnionType
 from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
 
@@ -48,6 +48,11 @@ class Handler(Protocol):
     model_fields: Mapping[str, ModelField]
     origin: str
 
+    @property
+    def payload_members(self) -> Collection[str] | None:
+        """The names of the members of the payload; None = the handler accepts any payload."""
+        ...
+
     def policy(self, standard: Policy) -> Policy:
         """Return `standard` with the declared values of the job in place of its own."""
         ...
@@ -88,6 +93,7 @@ class FunctionHandler:
         self.wants_context = self.context_name != ""
         self.payload = Payload(name, fields)
         self.model_fields = self.payload.model_fields
+        self.payload_members = self.payload.kinds
         self.policy = options.policy
         self.read = self.payload.read
         self._function = function
@@ -114,6 +120,7 @@ class MethodHandler:
 
     wants_context = True
     has_middleware = False
+    payload_members = None
 
     def __init__(self, kind: type, method: str, *, name: str, options: JobOptions) -> None:
         self.name = name
@@ -151,11 +158,6 @@ def origin_of(declared: Callable[..., Any]) -> str:
     """Return the module and the qualified name of a function or class."""
     name = getattr(declared, "__qualname__", None) or type(declared).__qualname__
     return f"{getattr(declared, '__module__', '')}.{name}"
-
-
-async def as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    """Wrap an awaitable in a coroutine, because `asyncio.run` accepts only coroutines."""
-    return await awaitable
 
 
 def call_failed_hook(

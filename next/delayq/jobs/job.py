@@ -197,6 +197,7 @@ class ClassHandler:
         self._fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
         self._payload = Payload(self.name, _fields_of(kind))
         self.model_fields = self._payload.model_fields
+        self.payload_members = self._payload.kinds
         self._takes_context = _takes_context(kind, handle)
         self.read = self._payload.read
 

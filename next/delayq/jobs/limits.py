@@ -8,7 +8,7 @@ A job that may not run waits, and then asks again; see LimitReached. This costs 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,11 +77,15 @@ class Concurrency(CheckedMiddleware):
         self._drop = drop
         self._expire_ms = None if expire_after is None else _check_expire_after(expire_after)
 
-    def check_job(self, job_name: str, timeout_ms: int | None) -> None:
-        """Raise InvalidInput if a job's place would never expire: no `expire_after`, and the declared timeout is 0."""
+    def check_job(self, job_name: str, timeout_ms: int | None, members: Collection[str] | None) -> None:
+        """Raise InvalidInput if a job's place would never expire, or if its payload has no member of the key.
+
+        A place never expires if the declared timeout is 0 and the limit has no `expire_after`.
+        """
         name = self._name or check_limit_name(job_name)
         if timeout_ms == 0 and self._expire_ms is None:
             raise _without_timeout(job_name, name)
+        _check_members(self._key, job_name, members)
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Call the handler while the job has a place."""
@@ -165,7 +169,7 @@ class WithoutOverlapping(Concurrency):
             )
 
 
-class RateLimited:
+class RateLimited(CheckedMiddleware):
     """Lets jobs start only as fast as a rate allows, counted over all workers.
 
     * `name`: the name of the limit. Jobs with the same name, key and rate share a bucket of tokens.
@@ -189,6 +193,14 @@ class RateLimited:
         self._rates = None if rate is None else check_rates(rate)
         self._key = _check_limit_key(key)
         self._drop = drop
+
+    def check_job(self, job_name: str, timeout_ms: int | None, members: Collection[str] | None) -> None:
+        """Raise InvalidInput if the payload of a job has no member of the key."""
+        _check_members(self._key, job_name, members)
+
+    def check_start(self, job_name: str) -> None:
+        """Raise InvalidInput if the limit has no rate: `use_limit` may be called after the declaration of a job."""
+        self._rates_for(job_name)
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Take a token, and call the handler."""
@@ -215,14 +227,18 @@ class RateLimited:
         return await next(job)
 
     def _question(self, job: RunningJob) -> tuple[Sequence[RateLimit], str]:
+        return self._rates_for(job.context.name), _key_of(self._key, job)
+
+    def _rates_for(self, job_name: str) -> Sequence[RateLimit]:
         rates = self._rates or _rates.get(self._name)
         if rates is None:
             raise InvalidInput(
-                f"The limit {self._name!r} has no rate.",
-                hint=f"Give RateLimited a rate, or call use_limit({self._name!r}, RateLimit.per_minute(60)).",
+                f"The limit {self._name!r} of the job {job_name!r} has no rate.",
+                hint=f"Give RateLimited a rate, or call use_limit({self._name!r}, RateLimit.per_minute(60)) in the "
+                "module that declares the job.",
                 field="rate",
             )
-        return rates, _key_of(self._key, job)
+        return rates
 
 
 def _holder_of(context: JobContext) -> str:
@@ -280,6 +296,20 @@ def _check_limit_key(key: LimitKey | None) -> LimitKey | None:
         hint='Use a text, a list of members of the payload such as ["warehouse"], or a function.',
         field="key",
     )
+
+
+def _check_members(key: LimitKey | None, job_name: str, members: Collection[str] | None) -> None:
+    """Raise InvalidInput if a key names a member that the payload of a job does not have."""
+    if members is None or isinstance(key, str) or not isinstance(key, Sequence):
+        return
+    for member in key:
+        if member not in members:
+            raise InvalidInput(
+                f"The limit key of the job {job_name!r} names the member {member!r}, but its payload does not have "
+                "this member.",
+                hint=f"Name members of the payload: {', '.join(members) or 'it has none'}.",
+                field="key",
+            )
 
 
 def _key_of(key: LimitKey | None, job: RunningJob) -> str:

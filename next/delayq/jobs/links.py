@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Union
+from typing import Any, Union
 
 import msgspec
 
@@ -11,7 +11,7 @@ from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.jobs.dispatch import Sendable, plan
-from delayq.jobs.transactions import Commit, Waiting, session_to_wait_for, wait_for_commit
+from delayq.jobs.transactions import Commit, Waiting, await_commit, session_to_wait_for, wait_for_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager
 
@@ -86,9 +86,18 @@ class LinkMaker:
 
         Returns False if it is to be sent now. `what` names it in messages. Raises InvalidInput.
         """
-        commit = msgspec.structs.replace(commit, declared=self.declares_commit)
-        session = session_to_wait_for(what, self.connection, commit)
+        session = self._session(what, commit)
         return session is not None and wait_for_commit(session, Waiting(self.connection, content))
+
+    async def await_commit(self, what: str, commit: Commit, content: Chain | BatchPlan) -> bool:
+        """Do the same as `wait_for_commit` in an event loop."""
+        session = self._session(what, commit)
+        return session is not None and await await_commit(session, Waiting(self.connection, content))
+
+    def _session(self, what: str, commit: Commit) -> Any:
+        return session_to_wait_for(
+            what, self.connection, msgspec.structs.replace(commit, declared=self.declares_commit)
+        )
 
     def _with_defaults(self, job: Sendable, queue: str | None) -> Sendable:
         """Return the job with the queue and connection of the chain. Options that the job names stay as they are."""

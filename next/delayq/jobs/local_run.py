@@ -23,7 +23,8 @@ from delayq.core.options import Options
 from delayq.core.outcome import Done, GiveUp, Outcome, Policy, before_start, decide, policy_of, word_of
 from delayq.jobs import attempt_events
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
+from delayq.jobs.handlers import Handler, call_failed_hook, checked_result
+from delayq.jobs.own_loop import run_in_own_loop
 from delayq.jobs.registry import Registry, registry
 
 _ONCE: Final = Policy(tries=1)
@@ -187,8 +188,7 @@ def _called(call: _Call, caught: Caught = Exception) -> tuple[Any, BaseException
     try:
         result = call.variables.run(call.start)
         if inspect.isawaitable(result):
-            with asyncio.Runner() as runner:
-                result = runner.run(as_coroutine(result), context=call.variables)
+            result = run_in_own_loop(result, context=call.variables)
         return checked_result(result), None
     except caught as error:
         return None, error
@@ -210,7 +210,7 @@ async def _acalled(call: _Call, caught: Caught = Exception) -> tuple[Any, BaseEx
 
 def _told(call: _Call, ran: Ran) -> Ran:
     if hook := _tell(call, ran.outcome):
-        asyncio.run(as_coroutine(hook))
+        run_in_own_loop(hook)
     call.variables.run(call.tell_ended, ran.outcome)
     return ran
 

@@ -17,7 +17,7 @@ middleware that the method `middleware` of a job class returns.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -67,9 +67,14 @@ AnyMiddleware = Middleware | AsyncMiddleware
 class CheckedMiddleware:
     """The base class of middleware that can be used only for some jobs."""
 
-    def check_job(self, job_name: str, timeout_ms: int | None) -> None:
-        """Raise InvalidInput if the middleware cannot be used for a job. `timeout_ms`: None = not declared."""
-        raise NotImplementedError
+    def check_job(self, job_name: str, timeout_ms: int | None, members: Collection[str] | None) -> None:
+        """Raise InvalidInput if the middleware cannot be used for a job.
+
+        `timeout_ms`: None = not declared. `members`: the names of the members of the payload; None = not known.
+        """
+
+    def check_start(self, job_name: str) -> None:
+        """Raise InvalidInput if a worker that has loaded the whole application cannot run the job."""
 
 
 def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
@@ -89,11 +94,17 @@ def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
 
 
 def check_fits(
-    middleware: Sequence[AnyMiddleware], job_name: str, *, is_async: bool, timeout_ms: int | None = None
+    middleware: Sequence[AnyMiddleware],
+    job_name: str,
+    *,
+    is_async: bool,
+    timeout_ms: int | None = None,
+    members: Collection[str] | None = None,
 ) -> None:
     """Raise InvalidInput if a middleware lacks the method for the handler of a job, or cannot be used for the job.
 
-    `timeout_ms`: the declared timeout of the job; None = the job declares none.
+    `timeout_ms`: the declared timeout of the job; None = the job declares none. `members`: the names of the members of
+    its payload; None = not known.
     """
     method, kind = ("ahandle", "async") if is_async else ("handle", "not async")
     for one in middleware:
@@ -111,4 +122,4 @@ def check_fits(
                 field="middleware",
             )
         if isinstance(one, CheckedMiddleware):
-            one.check_job(job_name, timeout_ms)
+            one.check_job(job_name, timeout_ms, members)

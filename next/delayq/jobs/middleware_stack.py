@@ -23,7 +23,9 @@ class HandlerWithMiddleware(WrappedHandler):
         assert context is not None
         instance = self._handler.instance(job, context)
         own = check_middleware(instance.middleware()) if self._handler.has_middleware else ()
-        check_fits(own, self.name, is_async=self.is_async, timeout_ms=self.options.timeout_ms)
+        check_fits(
+            own, self.name, is_async=self.is_async, timeout_ms=self.options.timeout_ms, members=self.payload_members
+        )
         running = RunningJob(context, job, instance)
         call = _run_async if self.is_async else _run
         return call((*self._middleware, *own), running, lambda: self._handler.call_on(instance, job, context), before)

@@ -4,13 +4,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
-import msgspec
-
 from delayq.core.control_flow import Discard, Fail
 from delayq.core.display import shown
 from delayq.core.errors import ConfigError, ModelMissing
 from delayq.core.models import FAIL, ModelRef, OnMissing
-from delayq.jobs.models import ModelField, Models, Wanted, models_of
+from delayq.jobs.models import ModelField, Models, Wanted, check_models, models_of, refs_in
 
 
 class ModelLoader:
@@ -48,10 +46,9 @@ class ModelLoader:
     def _wanted(self, job: dict[str, Any]) -> list[tuple[Models, Wanted]]:
         """Return the references in a job, grouped by library and without duplicates."""
         wanted: dict[int, tuple[Models, dict[ModelRef, type]]] = {}
+        check_models(self._fields, job)
         for name, field in self._fields.items():
-            for ref in _refs_in(job[name]):
-                if ref.model != field.model:
-                    raise msgspec.ValidationError(f"Expected the model {field.model}, got {ref.model} - at `$.{name}`")
+            for ref in refs_in(job[name]):
                 models = models_of(field.kind)
                 wanted.setdefault(id(models), (models, {}))[1][ref] = field.kind
         return [(models, [(kind, ref) for ref, kind in refs.items()]) for models, refs in wanted.values()]
@@ -69,7 +66,7 @@ class ModelLoader:
 
     def _place(self, job: dict[str, Any], found: Mapping[ModelRef, Any]) -> None:
         for name in self._fields:
-            missing = [ref for ref in _refs_in(job[name]) if found.get(ref) is None]
+            missing = [ref for ref in refs_in(job[name]) if found.get(ref) is None]
             if missing:
                 raise self._missing(name, missing)
         for name in self._fields:
@@ -91,10 +88,6 @@ class ModelLoader:
                 field=name,
             )
         )
-
-
-def _refs_in(value: Any) -> list[ModelRef]:
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ModelRef)]
 
 
 def _note(found: dict[ModelRef, Any], wanted: Wanted, models: Sequence[Any]) -> None:

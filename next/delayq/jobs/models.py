@@ -40,7 +40,7 @@ class Models(Protocol):
         ...
 
     def key_of(self, model: Any) -> int | str | UUID:
-        """Return the primary key of a model, without a query. Raises InvalidInput for a model that was never saved."""
+        """Return the primary key of a model, without a query. Raises InvalidInput for a model that is not saved."""
         ...
 
     def load(self, wanted: Wanted) -> AbstractContextManager[Sequence[Any]]:
@@ -105,6 +105,19 @@ def refs_of(fields: Mapping[str, ModelField], values: Mapping[str, Any], *, job_
         except InvalidInput as error:
             raise _named(error, name, job_name) from None
     return replaced
+
+
+def check_models(fields: Mapping[str, ModelField], job: Mapping[str, Any]) -> None:
+    """Raise msgspec.ValidationError if a reference in a payload names another model than its field declares."""
+    for name, field in fields.items():
+        for ref in refs_in(job[name]):
+            if ref.model != field.model:
+                raise msgspec.ValidationError(f"Expected the model {field.model}, got {ref.model} - at `$.{name}`")
+
+
+def refs_in(value: Any) -> list[ModelRef]:
+    """Return the references to models that are the value of a field, or the items of a list."""
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ModelRef)]
 
 
 def refs_by_type(data: Any, fields: Mapping[str, ModelField], *, job_name: str) -> Any:

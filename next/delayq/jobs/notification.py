@@ -117,6 +117,7 @@ class NotificationHandler:
         )
         self.read = self._payload.read
         self.model_fields = self._payload.model_fields
+        self.payload_members = self._payload.kinds
 
     def policy(self, standard: Policy) -> Policy:
         """Return `standard`, overridden by the values that the class declares."""

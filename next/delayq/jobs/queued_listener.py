@@ -22,7 +22,7 @@ from delayq.jobs.registry import registry
 R = TypeVar("R")
 
 _ENDLESS: Final = (JobDispatched, JobStarted, JobEnded, WorkerLooping)
-"""Events that the job of a listener or its worker fires again, so that jobs would follow without end."""
+"""Events that the job of a listener or its worker emits again, so that jobs would follow without end."""
 
 _declared: Final[dict[str, tuple[type, Callable[[Any], object]]]] = {}
 """The event class and the listener of each queued listener, by job name."""
@@ -40,7 +40,7 @@ def queued_listener(
     be stored, the error is logged, and `emit` returns False.
 
     Raises InvalidInput for an option, name or function that cannot be used, for a class that JSON cannot carry, and for
-    JobDispatched, JobStarted, JobEnded and WorkerLooping, which the jobs of the listener would fire again.
+    JobDispatched, JobStarted, JobEnded and WorkerLooping, which the jobs of the listener would emit again.
 
         @queued_listener(OrderPlaced, queue="mail", tries=3)
         def send_mail(event: OrderPlaced) -> None: ...
@@ -48,7 +48,7 @@ def queued_listener(
     check_event_class(kind)
     if kind in _ENDLESS:
         raise InvalidInput(
-            f"kind is {kind.__name__}, which the jobs of the listener would fire again, without end.",
+            f"kind is {kind.__name__}, which the jobs of the listener would emit again, without end.",
             hint="Use @listener, and dispatch a job in it for the few events that need one.",
             field="kind",
         )

@@ -5,11 +5,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.core.names import check_job_name
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
-from delayq.jobs.middleware import AnyMiddleware, check_fits, check_middleware
+from delayq.jobs.middleware import AnyMiddleware, CheckedMiddleware, check_fits, check_middleware
 from delayq.jobs.middleware_stack import HandlerWithMiddleware
 from delayq.jobs.model_loader import ModelLoader
 from delayq.jobs.options import JobOptions
@@ -66,6 +68,21 @@ class Registry:
         self._ready.clear()
         declare(name, options.when_sent())
 
+    def check_payload(self, handler: Handler, raw: msgspec.Raw) -> None:
+        """Raise InvalidInput if the middleware of a handler cannot be used with a payload.
+
+        This has an effect only for methods, because the fields of other handlers are known at the declaration.
+        """
+        if handler.payload_members is None and (checked := self._checked(handler.options)):
+            data = msgspec.json.decode(raw)
+            for one in checked:
+                one.check_job(handler.name, handler.options.timeout_ms, list(data) if isinstance(data, dict) else [])
+
+    def check_start(self, name: str, options: JobOptions) -> None:
+        """Raise InvalidInput if a worker cannot run a job that the application declares with these options."""
+        for one in self._checked(options):
+            one.check_start(name)
+
     def get(self, name: str) -> Handler:
         """Return the handler of a name, inside its middleware and the loading of its models; raises UnknownJob."""
         try:
@@ -105,6 +122,9 @@ class Registry:
             inspect.getmembers(kind, is_async) for kind, _ in self._classes.values()
         )
 
+    def _checked(self, options: JobOptions) -> list[CheckedMiddleware]:
+        return [one for one in (*self._middleware, *options.middleware) if isinstance(one, CheckedMiddleware)]
+
     def _find_handler(self, name: str) -> Handler:
         if name not in self._handlers:
             self._handlers[name] = self._handler_of_method(name)
@@ -141,7 +161,13 @@ class Registry:
 
 
 def _check_fits(middleware: Sequence[AnyMiddleware], handler: Handler) -> None:
-    check_fits(middleware, handler.name, is_async=handler.is_async, timeout_ms=handler.options.timeout_ms)
+    check_fits(
+        middleware,
+        handler.name,
+        is_async=handler.is_async,
+        timeout_ms=handler.options.timeout_ms,
+        members=handler.payload_members,
+    )
 
 
 def _is_handler(kind: type, method: str) -> bool:

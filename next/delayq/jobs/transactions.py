@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -135,6 +136,16 @@ def wait_for_commit(session: Any, waiting: Waiting) -> bool:
     if waits:
         _not_sent.add(waiting)
     return waits
+
+
+async def await_commit(session: Any, waiting: Waiting) -> bool:
+    """Do the same as `wait_for_commit` for a dispatch in an event loop."""
+    _library_of(session)  # raises InvalidInput
+    if not isinstance(session, str):
+        return wait_for_commit(session, waiting)
+    from delayq.contrib import django_transactions
+
+    return await django_transactions.await_commit(session, partial(wait_for_commit, session, waiting))
 
 
 def waiting_jobs() -> int:

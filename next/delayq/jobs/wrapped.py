@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import Handler, as_coroutine
+from delayq.jobs.handlers import Handler
+from delayq.jobs.own_loop import run_in_own_loop
 
 
 class WrappedHandler:
@@ -21,6 +22,7 @@ class WrappedHandler:
         self.has_failed_hook = handler.has_failed_hook
         self.has_middleware = handler.has_middleware
         self.model_fields = handler.model_fields
+        self.payload_members = handler.payload_members
         self.origin = handler.origin
         self.policy = handler.policy
         self.read = handler.read
@@ -78,4 +80,4 @@ class HandlerInside(WrappedHandler):
 
 def finished(result: Any) -> Any:
     """Return the result of a plain handler. If it is a coroutine, because a decorator hides `async`, run it."""
-    return asyncio.run(as_coroutine(result)) if inspect.isawaitable(result) else result
+    return run_in_own_loop(result) if inspect.isawaitable(result) else result

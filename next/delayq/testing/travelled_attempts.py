@@ -18,7 +18,7 @@ from delayq.core.events import Ended
 from delayq.core.options import TIMEOUT_GRACE_MS, Options
 from delayq.core.outcome import Outcome, default_policy
 from delayq.core.shards import queue_of
-from delayq.jobs.handlers import as_coroutine
+from delayq.jobs.own_loop import run_in_own_loop
 from delayq.jobs.registry import registry
 from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.executor import Executor
@@ -107,7 +107,7 @@ class TravelledAttempts:
             result, error = _called(begun)
             outcome = attempts.decide(begun, error)
             if hook := begun.context.run(attempts.call_failed_hook, begun, outcome):
-                begun.context.run(asyncio.run, as_coroutine(hook))
+                begun.context.run(run_in_own_loop, hook)
             settlement = attempts.settle(begun, outcome, result)
         except Exception as broken:
             error = late_error = broken
@@ -139,8 +139,7 @@ def _called(attempt: Attempt) -> tuple[Any, BaseException | None]:
     """Call the handler, and return its result or its error. Let Ctrl-C and `pytest.fail` end the test."""
     try:
         if attempt.handler.is_async:
-            with asyncio.Runner() as runner:
-                return runner.run(attempt.acall(), context=attempt.context), None
+            return run_in_own_loop(attempt.acall(), context=attempt.context), None
         return attempt.call(), None
     except (Exception, JobInterrupted) as error:
         return None, error

@@ -31,7 +31,8 @@ from delayq.core.shards import queue_of
 from delayq.core.unique import to_free_at_start
 from delayq.jobs.context import JobContext
 from delayq.jobs.django_connections import Handlers
-from delayq.jobs.handlers import Handler, as_coroutine, call_failed_hook, checked_result
+from delayq.jobs.handlers import Handler, call_failed_hook, checked_result
+from delayq.jobs.own_loop import run_in_own_loop
 from delayq.jobs.wrapped import WrappedHandler
 from delayq.worker.attempt_log import log_end, log_failure, log_retry, logger
 from delayq.worker.shared_memory import Part
@@ -101,7 +102,7 @@ class Attempt(msgspec.Struct, gc=False):
         if result is None:
             return None
         if inspect.isawaitable(result):
-            result = self.context.run(asyncio.run, as_coroutine(result))
+            result = self.context.run(run_in_own_loop, result)
         return checked_result(result)
 
     def tell_ended(self, settlement: Settlement, outcome: Outcome | None, error: BaseException | None) -> None:

@@ -33,6 +33,13 @@ REPORT = """
 @job("app.report")
 def report() -> None: ...
 """
+MODELS = """
+from delayq import job
+from tests.support.sqlalchemy_shop import Order
+
+@job("app.ship")
+def ship(order: Order, also: list[Order] | None = None) -> None: ...
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +97,23 @@ def test_a_refusal_sends_nothing(tell: Tell, server: redis.Redis, words: tuple[s
     ended, said = tell("schedule", *words, "--app", "app_jobs")
     assert (ended, told in said) == (2, True), said
     assert server.keys("*") == []
+
+
+def test_a_reference_to_another_model_is_refused(
+    tell: Tell, server: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "app_models.py").write_text(MODELS)
+    monkeypatch.delitem(sys.modules, "app_models", raising=False)
+    order, buyer = (f'{{"model": "tests.support.sqlalchemy_shop.{name}", "key": 1}}' for name in ("Order", "Buyer"))
+    for data, field in ((f'{{"order": {buyer}}}', "order"), (f'{{"order": {order}, "also": [{buyer}]}}', "also")):
+        ended, said = tell("schedule", "app.ship", "--data", data, "--app", "app_models")
+        assert (ended, said) == (
+            2,
+            "delayq: The payload does not fit 'app.ship': Expected the model tests.support.sqlalchemy_shop.Order, got "
+            f"tests.support.sqlalchemy_shop.Buyer - at `$.{field}`. Correct --data.\n",
+        )
+    assert server.keys("*") == []
+    assert tell("schedule", "app.ship", "--data", f'{{"order": {order}}}', "--app", "app_models")[0] == 0
 
 
 def test_routes_count_for_a_job_that_is_sent_by_name_alone(run: Run, url: str) -> None:

@@ -7,8 +7,23 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from delayq import ConfigError, JobContext, Manager, Settings, current_manager, handles, job, set_manager
+from delayq import (
+    ConfigError,
+    InvalidInput,
+    JobContext,
+    Manager,
+    RateLimit,
+    RateLimited,
+    Settings,
+    current_manager,
+    handles,
+    job,
+    set_manager,
+    use_limit,
+)
+from delayq.jobs import limits
 from delayq.jobs.application import (
+    check_served,
     connections_elsewhere,
     load_application,
     queues_of_application,
@@ -142,6 +157,29 @@ def test_a_worker_serves_the_queues_of_its_jobs(no_manager: None, monkeypatch: p
     assert queues_of_application() == ["default", "letters", "mail", "own"]
     set_manager(Manager(manager.settings.model_copy(update={"connection": "reports"})))
     assert queues_of_application() == ["default", "letters", "mail", "own", "slow"]
+    set_manager(None)
+
+
+def test_a_served_job_needs_the_rates_of_its_limit(no_manager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Registry()
+    monkeypatch.setattr("delayq.jobs.application.registry", jobs)
+    monkeypatch.setattr(limits, "_rates", {})
+    manager = Manager(settings("redis://a"))
+    set_manager(manager)
+    manager.define("reports", prefix="reports")
+    undefined = [RateLimited("sms")]
+    job("sms.send", queue="sms", middleware=undefined, registry=jobs)(lambda: None)
+    job("sms.report", queue="slow", connection="reports", middleware=undefined, registry=jobs)(lambda: None)
+    job("sms.other", queue="other", middleware=[RateLimited("all", RateLimit.per_day(1))], registry=jobs)(lambda: None)
+    check_served(["other", "slow"])  # workers of `sms` may define its rates
+    with pytest.raises(InvalidInput, match=r"The limit 'sms' of the job 'sms\.send' has no rate") as refused:
+        check_served(["other", "sms"])
+    assert (refused.value.field, "use_limit('sms', " in refused.value.hint) == ("rate", True)
+    use_limit("sms", RateLimit.per_day(1))
+    check_served(["other", "sms"])
+    jobs.use(RateLimited("every"))
+    with pytest.raises(InvalidInput, match=r"The limit 'every' of the job 'sms\.other' has no rate"):
+        check_served(["other"])
     set_manager(None)
 
 

@@ -79,14 +79,16 @@ with transaction.atomic(), within("default"):
 assert count() == 3
 """,
     "an unknown alias is refused": """
-try:
-    Close().dispatch(within="nowhere")
-except InvalidInput as error:
-    assert str(error) == (
-        "within is 'nowhere', and Django has no database with this alias. Known are archive, default."
-    ), error
-else:
-    raise AssertionError
+import asyncio
+for call in (lambda: Close().dispatch(within="nowhere"), lambda: asyncio.run(Close().adispatch(within="nowhere"))):
+    try:
+        call()
+    except InvalidInput as error:
+        assert str(error) == (
+            "within is 'nowhere', and Django has no database with this alias. Known are archive, default."
+        ), error
+    else:
+        raise AssertionError
 """,
     "all jobs that cannot be sent are named, and the others are sent": """
 from unittest.mock import patch
@@ -161,6 +163,67 @@ from django.test.utils import setup_test_environment
 import unittest
 result = unittest.TextTestRunner().run(Orders())
 assert result.wasSuccessful()
+""",
+    "adispatch waits for the transaction of the thread that runs the queries of its task": """
+import asyncio
+from asgiref.sync import async_to_sync, sync_to_async
+
+def buy():
+    before = count()
+    with transaction.atomic():
+        assert async_to_sync(Paid().adispatch)().outcome == "after commit"
+        assert async_to_sync(chain(Close(), Close()).after_commit().adispatch)().outcome == "after commit"
+        assert async_to_sync(batch([Close()]).within("default").adispatch)().outcome == "after commit"
+        assert count() == before
+    assert count() == before + 3
+
+def cancel():
+    with transaction.atomic():
+        async_to_sync(Paid().adispatch)()
+        raise ValueError
+
+async def across_calls():
+    block = transaction.atomic()
+    await sync_to_async(block.__enter__)()
+    assert (await Paid().adispatch()).outcome == "after commit"
+    assert count() == 6
+    await sync_to_async(block.__exit__)(None, None, None)
+    assert count() == 7
+    assert (await Paid().adispatch()).outcome == "created"
+
+buy()
+asyncio.run(sync_to_async(buy)())
+for call in (cancel, lambda: asyncio.run(sync_to_async(cancel)())):
+    try:
+        call()
+    except ValueError:
+        pass
+assert count() == 6
+asyncio.run(across_calls())
+assert count() == 8
+""",
+    "adispatch sends at once if the thread of the queries cannot be asked": """
+import asyncio
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+
+def in_a_loop():
+    with transaction.atomic():
+        assert asyncio.run(Paid().adispatch()).outcome == "created"
+
+async def later(context):
+    await asyncio.sleep(0.05)
+    return await Paid().adispatch()
+
+async def outlives():
+    async with ThreadSensitiveContext() as context:
+        task = asyncio.create_task(later(context))
+        await asyncio.sleep(0)
+    assert (await task).outcome == "created"
+
+in_a_loop()
+asyncio.run(sync_to_async(in_a_loop)())
+asyncio.run(outlives())
+assert count() == 3
 """,
     "jobs that cannot be sent are named, and the commit is valid": """
 from unittest.mock import patch

@@ -81,7 +81,7 @@ async def aclose(end: str = "done") -> None:
 
 
 @pytest.mark.parametrize("end", ["done", *ERRORS])
-def test_one_attempt_fires_both_in_the_context_of_the_job(ends: list[Any], manager: Manager, end: str) -> None:
+def test_one_attempt_emits_both_in_the_context_of_the_job(ends: list[Any], manager: Manager, end: str) -> None:
     ran = run_job(Close(end=end).tags("a").on_queue("q"), attempts=1, id="close-1")
     is_error = end in ("retried", "failed")
     if end == "retried":
@@ -93,7 +93,7 @@ def test_one_attempt_fires_both_in_the_context_of_the_job(ends: list[Any], manag
     assert tenant.get() == ""
 
 
-def test_a_local_run_fires_both_also_when_it_raises(ends: list[Any], manager: Manager) -> None:
+def test_a_local_run_emits_both_also_when_it_raises(ends: list[Any], manager: Manager) -> None:
     Close().dispatch_sync()
     with pytest.raises(Fail):
         Close(end="failed").dispatch_sync()
@@ -110,14 +110,14 @@ def test_an_error_of_a_listener_leaves_the_outcome_as_it_is(manager: Manager) ->
     tenant.set("")
 
 
-def test_a_job_whose_handler_is_not_called_fires_neither(ends: list[Any], manager: Manager) -> None:
+def test_a_job_whose_handler_is_not_called_emits_neither(ends: list[Any], manager: Manager) -> None:
     ran = run_job(Close(), attempts=2)  # its tries are used up
     assert ran.error is not None
     assert ends == []
 
 
 @pytest.mark.parametrize("name", ["events.close", "events.aclose"])
-def test_travel_fires_both(ends: list[Any], delayq_travel: Travel, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_travel_emits_both(ends: list[Any], delayq_travel: Travel, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("DELAYQ_URL", "redis://127.0.0.1:1/0")
     with using_manager(Manager()):
         dispatch(name, {"end": "snoozed"}, id="t")
@@ -126,7 +126,7 @@ def test_travel_fires_both(ends: list[Any], delayq_travel: Travel, monkeypatch: 
     assert ends[1][2] == "tenant of t"
 
 
-def test_each_stored_job_fires_after_a_dispatch(dispatched: list[JobDispatched], sent: DelayQ) -> None:
+def test_each_stored_job_is_emitted_after_a_dispatch(dispatched: list[JobDispatched], sent: DelayQ) -> None:
     first = dispatch("order.close", {"n": 1}, id="1", delay="15m", queue="q")
     dispatch("order.close", {"n": 1}, id="1", queue="q")
     dispatch("order.close", {"n": 2}, id="1", queue="q", on_conflict="replace")
@@ -140,7 +140,7 @@ def test_each_stored_job_fires_after_a_dispatch(dispatched: list[JobDispatched],
     assert len(dispatched) == 3
 
 
-def test_async_dispatches_fire_too(dispatched: list[JobDispatched], manager: Manager) -> None:
+def test_async_dispatches_emit_too(dispatched: list[JobDispatched], manager: Manager) -> None:
     async def send() -> None:
         await adispatch("order.close", id="1")
         await chain(Close(), Close()).adispatch()
@@ -150,14 +150,14 @@ def test_async_dispatches_fire_too(dispatched: list[JobDispatched], manager: Man
     assert [one.name for one in dispatched] == ["order.close", "events.close"]
 
 
-def test_a_chain_fires_for_its_first_job_and_a_batch_not(dispatched: list[JobDispatched], sent: DelayQ) -> None:
+def test_a_chain_emits_for_its_first_job_and_a_batch_not(dispatched: list[JobDispatched], sent: DelayQ) -> None:
     ref = chain(Close(), Close()).dispatch()
     batch([Close()]).dispatch()
     chain(batch([Close()]), Close()).dispatch()
     assert [one.id for one in dispatched] == [ref.id]
 
 
-def test_a_retry_fires_after_it_is_stored(sent: DelayQ) -> None:
+def test_a_retry_is_emitted_after_it_is_stored(sent: DelayQ) -> None:
     seen: list[JobRetryRequested] = []
     listener(JobRetryRequested)(seen.append)
     for job_id in ("1", "2"):

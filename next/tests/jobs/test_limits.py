@@ -18,10 +18,12 @@ from delayq import (
     JobContext,
     LimitReached,
     Manager,
+    Notification,
     RateLimit,
     RateLimited,
     RunningJob,
     WithoutOverlapping,
+    dispatch,
     handles,
     job,
     use_limit,
@@ -32,7 +34,7 @@ from delayq.core.outcome import Done
 from delayq.jobs import limits
 from delayq.jobs.local_run import run
 from delayq.jobs.middleware import AnyMiddleware
-from delayq.jobs.registry import registry
+from delayq.jobs.registry import Registry, registry
 from delayq.redis.operations.limits import LimitOperations
 from tests.support.queue import envelope_of
 
@@ -154,7 +156,7 @@ def test_a_rate_limits_the_starts(sent: DelayQ, how: str) -> None:
 
 def test_the_rates_of_use_limit(sent: DelayQ) -> None:
     runs = Runs("sync", [RateLimited("sms")])
-    with pytest.raises(InvalidInput, match="The limit 'sms' has no rate"):
+    with pytest.raises(InvalidInput, match="The limit 'sms' of the job 'limited' has no rate"):
         runs.run("a")
     use_limit("sms", [RateLimit.per_day(5), RateLimit.per_hour(1)])
     assert [runs.is_refused("a"), runs.is_refused("b")] == [False, True]
@@ -181,9 +183,7 @@ def test_keys(sent: DelayQ) -> None:
         assert seen == [(expected, 1)]
 
 
-def test_a_key_that_the_payload_or_the_function_does_not_have(sent: DelayQ) -> None:
-    with pytest.raises(InvalidInput, match="names the member 'city', but the payload"):
-        Runs("sync", [Concurrency("mail", 1, key=["city"])], name="a").run("a", n=7)
+def test_a_key_function_that_returns_no_text(sent: DelayQ) -> None:
     wrong: Any = lambda running: 7  # noqa: E731
     with pytest.raises(InvalidInput, match="returned 7"):
         Runs("sync", [Concurrency("mail", 1, key=wrong)], name="b").run("a")
@@ -204,6 +204,68 @@ def test_without_overlapping_counts_each_key_and_shares_it_if_wanted(sent: Delay
     hold(sent, limits.SHARED, key="ann")
     assert [runs.is_refused("b", to="ann") for runs in shared] == [True, True]
     assert [runs.is_refused("b", to="bob") for runs in shared] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Concurrency("mail", 1, key=["n", "city"]),
+        WithoutOverlapping(["city"], shared=True),
+        RateLimited("mail", RateLimit.per_day(1), key=["city"]),
+    ],
+)
+def test_a_key_with_a_member_that_the_job_does_not_have_is_refused_at_the_declaration(limit: AnyMiddleware) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        job("mail.function", middleware=[limit])(lambda n, to="ann": None)
+    assert refused.value.field == "key"
+    assert str(refused.value) == (
+        "The limit key of the job 'mail.function' names the member 'city', but its payload does not have this member. "
+        "Name members of the payload: n, to."
+    )
+    with pytest.raises(InvalidInput, match=r"'mail\.class' names the member 'city', .*: n\."):
+
+        class Mail(Job, name="mail.class", middleware=[limit]):
+            n: int
+
+            def handle(self) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"'mail\.notice' names the member 'city', .*: n, recipient, channel\."):
+
+        class Notice(Notification, name="mail.notice", middleware=[limit]):
+            n: int
+
+            def via(self, recipient: str) -> Sequence[str]:
+                return []
+
+    jobs = Registry()
+    job("mail.other", registry=jobs)(lambda n=1: None)
+    with pytest.raises(InvalidInput, match="names the member 'city'"):
+        jobs.use(limit)
+
+
+def test_a_key_of_a_method_is_checked_when_the_job_is_dispatched(sent: DelayQ) -> None:
+    @handles("Letters", middleware=[Concurrency("mail", 1, key=["city"])])
+    class Letters:
+        def send(self, context: JobContext, data: Any) -> None: ...
+
+    for data in ({"to": "ann"}, None):
+        with pytest.raises(InvalidInput, match="names the member 'city', but its payload does not have this member"):
+            dispatch("Letters@send", data)
+    assert sent.queues() == []
+    assert dispatch("Letters@send", {"city": "Berlin"}).outcome == "created"
+
+
+def test_a_key_of_the_method_middleware_is_checked_when_the_job_runs() -> None:
+    class Close(Job, name="close"):
+        order_id: int = 42
+
+        def handle(self) -> None: ...
+
+        def middleware(self) -> Sequence[AnyMiddleware]:
+            return [Concurrency("orders", 1, key=["order"])]
+
+    with pytest.raises(InvalidInput, match="names the member 'order'"):
+        Close().dispatch_sync()
 
 
 # --- without an answer

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
@@ -79,6 +79,12 @@ def queries(engine: Engine) -> list[str]:
     return statements
 
 
+SAVE = (
+    "Add it to a session and commit, then dispatch the job. "
+    "Before the commit, flush the session and use within=session."
+)
+
+
 def ref(key: int | str, kind: str = "Order", **more: str) -> dict[str, Any]:
     return {"model": f"{SHOP}.{kind}", "key": key, **more}
 
@@ -123,6 +129,22 @@ def test_fields_are_sent_as_name_and_key_without_a_query(session: Session, queri
     assert queries == []
 
 
+def test_a_model_that_was_added_is_refused_until_it_is_flushed(session: Session) -> None:
+    @job("models.added")
+    def added(buyer: Buyer) -> None: ...
+
+    buyer = Buyer(id=uuid4())
+    session.add(buyer)
+    with session.no_autoflush, pytest.raises(InvalidInput) as refused:
+        payload_of(added.job(buyer))
+    assert f"This Buyer has the key {str(buyer.id)!r}, but it is not saved. {SAVE}" in str(refused.value)
+    session.flush()
+    assert payload_of(added.job(buyer)) == {"buyer": ref(str(buyer.id), "Buyer")}
+    session.rollback()
+    with pytest.raises(InvalidInput, match="but it is not saved"):
+        payload_of(added.job(buyer))
+
+
 def test_a_job_class_and_a_dispatch_by_name_send_the_same(
     session: Session, manager: Any, sent: DelayQ, queries: list[str]
 ) -> None:
@@ -146,7 +168,8 @@ def test_a_job_class_and_a_dispatch_by_name_send_the_same(
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Order(id=7), "was never saved, so it has no key. Add it to a session and commit, then dispatch the job."),
+        (Order(), f"This Order has no key, because it is not saved. {SAVE}"),
+        (Order(id=7), f"This Order has the key 7, but it is not saved. {SAVE}"),
         (42, "42 is not a model tests.support.sqlalchemy_shop.Order. Send an object of this class."),
         (None, "None is not a model tests.support.sqlalchemy_shop.Order."),
         (ModelRef("shop.Buyer", 1), "is not a model tests.support.sqlalchemy_shop.Order."),

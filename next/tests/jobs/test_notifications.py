@@ -209,7 +209,7 @@ def test_the_events_can_be_heard_by_jobs(sent: DelayQ, mail: Kept) -> None:
     assert job.data["event"]["recipient"] == {"address": "ann@example.org", "chat": False}
 
 
-def test_the_jobs_run_in_middleware_and_fire_events(manager: Manager, mail: Kept) -> None:
+def test_the_jobs_run_in_middleware_and_emit_events(manager: Manager, mail: Kept) -> None:
     seen: list[Any] = []
     listener(JobEnded)(lambda event: seen.append(event.outcome))
 

@@ -103,8 +103,8 @@ def test_a_job_that_cannot_be_stored_makes_emit_false(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("kind", [JobDispatched, JobStarted, JobEnded, WorkerLooping])
-def test_an_event_that_its_own_job_fires_is_refused(kind: type) -> None:
-    with pytest.raises(InvalidInput, match=f"kind is {kind.__name__}, which the jobs of the listener would fire again"):
+def test_an_event_that_its_own_job_emits_is_refused(kind: type) -> None:
+    with pytest.raises(InvalidInput, match=f"kind is {kind.__name__}, which the jobs of the listener would emit again"):
         queued_listener(kind)
 
 

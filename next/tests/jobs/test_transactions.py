@@ -130,6 +130,52 @@ def test_a_savepoint_that_is_rolled_back_sends_nothing(sent: DelayQ, session: Se
     assert sorted(job.data["order_id"] for job in sent.iter_jobs("scheduled")) == [1, 2]
 
 
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "create_savepoint", "rollback_only", "control_fully"])
+def test_a_session_in_a_transaction_of_its_connection_sends_at_its_own_commit(
+    sent: DelayQ, engine: sa.Engine, mode: Any
+) -> None:
+    with engine.connect() as connection:
+        outer = connection.begin()
+        with Session(bind=connection, join_transaction_mode=mode) as session:
+            session.add(Order(id=1))
+            Close(order_id=1).dispatch(within=session)
+            with session.begin_nested() as savepoint:
+                Close(order_id=2).dispatch(within=session)
+                savepoint.rollback()
+            with session.begin_nested():
+                Close(order_id=3).dispatch(within=session)
+            assert names(sent) == []
+            session.commit()
+            assert sorted(job.data["order_id"] for job in sent.iter_jobs("scheduled")) == [1, 3]
+            Close(order_id=4).dispatch(within=session)
+            session.rollback()
+        if outer.is_active:
+            outer.rollback()
+    assert len(names(sent)) == 2
+
+
+def test_an_async_session_in_a_transaction_of_its_connection_sends_at_its_own_commit(sent: DelayQ) -> None:
+    async def run() -> None:
+        engine = create_async_engine("sqlite+aiosqlite://", poolclass=sa.StaticPool)
+        async with engine.connect() as connection:
+            outer = await connection.begin()
+            async with AsyncSession(bind=connection, join_transaction_mode="create_savepoint") as session:
+                await session.execute(sa.text("SELECT 1"))
+                ref = await Close().adispatch(within=session)
+                async with session.begin_nested() as savepoint:
+                    await Close().adispatch(within=session)
+                    await savepoint.rollback()
+                assert names(sent) == []
+                await session.commit()
+                assert len(names(sent)) == 1
+            await outer.rollback()
+        await engine.dispose()
+        await ref.client.close()
+
+    asyncio.run(run())
+    assert len(names(sent)) == 1
+
+
 def test_a_session_may_be_used_again(sent: DelayQ, session: Session) -> None:
     for number in (1, 2):
         with session.begin():

@@ -10,7 +10,7 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq import DelayQ
-from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, OutcomeUnknown
+from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, LoginRefused, OutcomeUnknown
 from delayq.core.options import Options
 from delayq.redis.calls.call import Call, command, read, script_call, value_of
 from delayq.redis.connection.errors import NOT_READY
@@ -29,7 +29,7 @@ LOST_AFTER = ConnectionLost("reset", sent=True)
 class FakeLeaf:
     """Answers each exchange with the next of its answers; the last one stands for all that follow. Time is a number."""
 
-    def __init__(self, *answers: list[Any] | ConnectionLost) -> None:
+    def __init__(self, *answers: list[Any] | ConnectionLost | LoginRefused) -> None:
         self._answers = list(answers)
         self.requests: list[bytes] = []
         self.now = 0.0
@@ -48,6 +48,8 @@ class FakeLeaf:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, ConnectionLost):
             self.now += self.seconds_per_lost_try
+            raise answer
+        if isinstance(answer, LoginRefused):
             raise answer
         return answer
 
@@ -85,6 +87,16 @@ def test_a_lost_answer_leaves_the_outcome_unknown() -> None:
     with pytest.raises(OutcomeUnknown):
         leaf.run(COUNT)
     assert len(leaf.requests) == 1
+
+
+def test_a_refused_login_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+    refused = LoginRefused("Redis is a sentinel. The request was not sent.", hint="Write its url.")
+    with pytest.raises(OutcomeUnknown, match=r"did not reply to a call, and then refused the login\. The") as unknown:
+        FakeLeaf(LOST_AFTER, refused).run(COUNT_BY_HAND)
+    assert isinstance(unknown.value.__cause__, LoginRefused)
+    for lost, call in ((LOST_BEFORE, COUNT_BY_HAND), (LOST_AFTER, READ)):
+        with pytest.raises(LoginRefused):
+            FakeLeaf(lost, refused).run(call)
 
 
 @pytest.mark.parametrize(("lost", "error"), [(LOST_BEFORE, BackendUnavailable), (LOST_AFTER, OutcomeUnknown)])
@@ -131,7 +143,7 @@ def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> N
     operation = {**READS, **WRITES}[name]
     with pytest.raises(BackendUnavailable if name in READS else OutcomeUnknown) as lost:
         drive(operation(Operations(session, lambda *_: None)))
-    assert "Nothing was sent" not in str(lost.value)
+    assert "was not sent" not in str(lost.value)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +169,9 @@ def test_a_certificate_that_is_refused_has_a_hint_of_its_own(reason: str, hint: 
     assert hint in lost.value.hint
 
 
-def test_that_nothing_was_sent_is_told_of_what_changes_something() -> None:
-    for call, sentence in ((READ, "cannot be reached: refused. Check"), (COUNT, "refused. Nothing was sent. Check")):
+def test_that_a_request_was_not_sent_is_told_of_what_changes_something() -> None:
+    not_sent = "cannot be reached: refused. The request was not sent. Check"
+    for call, sentence in ((READ, "cannot be reached: refused. Check"), (COUNT, not_sent)):
         with pytest.raises(BackendUnavailable, match=re.escape(sentence)):
             FakeLeaf(LOST_BEFORE).run(call)
 

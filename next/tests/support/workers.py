@@ -7,6 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from delayq import DelayQ
 
 from tests.support.waiting import wait_until
 
@@ -29,6 +35,28 @@ def workers_of(app: str, folder: Path, url: str, **variables: str) -> Iterator[S
             return worker
 
         yield start
+
+
+def client_fixture(queue: str | None = None) -> Any:
+    """Return the fixture `client` of a test file: a client with a default queue, on an empty server."""
+
+    @pytest.fixture
+    def client(url: str, server: redis.Redis) -> Iterator[DelayQ]:
+        with DelayQ(url, queue=queue) as client:
+            yield client
+
+    return client
+
+
+def start_fixture(app: str, **variables: str) -> Any:
+    """Return the fixture `start` of a test file: it starts workers with the module `app`; see `workers_of`."""
+
+    @pytest.fixture
+    def start(url: str, client: DelayQ, tmp_path: Path) -> Iterator[Start]:
+        with workers_of(app, tmp_path, url, **variables) as start:
+            yield start
+
+    return start
 
 
 def children_of(pid: int) -> list[int]:

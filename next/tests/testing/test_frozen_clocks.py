@@ -1,14 +1,39 @@
 """A library that freezes the clocks of an application stops neither travel nor the waits of a client."""
 
+import asyncio
+from typing import Any, ClassVar
+
 import pytest
 from freezegun import freeze_time
 
 from delayq import DelayQ, Job, Manager, job
-from delayq.testing import Travel
+from delayq.testing import GiveUp, Travel, run_job
 
 
 class Close(Job, name="frozen.close"):
     async def handle(self) -> None: ...
+
+
+@job("frozen.naps")
+async def naps() -> str:
+    async with asyncio.timeout(10):
+        await asyncio.sleep(0.01)
+    return "rested"
+
+
+@job("frozen.hidden")
+def hidden() -> Any:
+    return naps()
+
+
+class Fails(Job, name="frozen.fails", tries=1):
+    hooks: ClassVar[list[str]] = []
+
+    async def handle(self) -> None:
+        raise ValueError
+
+    async def failed(self, error: BaseException) -> None:
+        self.hooks.append(await naps())
 
 
 @job("frozen.plain", tries=2, backoff="1m", timeout="5s")
@@ -28,6 +53,19 @@ def test_travel_moves_although_the_clocks_of_the_test_are_frozen(elsewhere: Mana
 def test_clocks_may_be_frozen_before_travel_begins(elsewhere: Manager, delayq_travel: Travel) -> None:
     Close().dispatch(delay="15m")
     assert [one.outcome for one in delayq_travel("15m")] == ["done"]
+
+
+@pytest.mark.timeout(20)
+@freeze_time("2030-01-01")
+def test_async_handlers_can_wait_although_the_clocks_are_frozen(elsewhere: Manager, delayq_travel: Travel) -> None:
+    naps.job().dispatch(delay="15m")
+    hidden.job().dispatch(delay="15m")
+    assert [one.outcome for one in delayq_travel("15m")] == ["done", "done"]
+    assert run_job(naps.job()).result == "rested"
+    assert hidden.job().dispatch_sync().result == "rested"
+    failed = run_job(Fails())
+    assert isinstance(failed.outcome, GiveUp)
+    assert Fails.hooks == ["rested"]
 
 
 def test_a_wait_ends_although_the_clocks_are_frozen(client: DelayQ) -> None:

@@ -280,7 +280,7 @@ def test_a_plain_address_of_a_node_is_refused_with_the_right_form(group: Cluster
             with pytest.raises(LoginRefused) as raised:
                 call()
             assert str(raised.value) == (
-                f"The server at {url} is a node of a Redis Cluster. Nothing was sent. "
+                f"The server at {url} is a node of a Redis Cluster. The request was not sent. "
                 "Write redis+cluster://host1:6379,host2:6379 instead."
             )
             assert raised.value.exit_code == ExitCode.WRONG_USE

@@ -111,7 +111,7 @@ def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group:
     with DelayQ(dead) as client, pytest.raises(BackendUnavailable) as raised:
         client.schedule("n")
     assert "none of its sentinels answered (redis://127.0.0.1:1, redis://127.0.0.1:2)" in str(raised.value)
-    assert "Nothing was sent." in str(raised.value)
+    assert "The request was not sent." in str(raised.value)
 
 
 def test_clients_leave_a_living_primary_that_the_sentinels_replaced(group: SentinelGroup) -> None:
@@ -141,7 +141,8 @@ def test_an_unknown_service_is_refused(group: SentinelGroup) -> None:
         (
             "redis",
             "",
-            "is a sentinel. Nothing was sent. Write redis+sentinel://host1:26379,host2:26379/SERVICE/0 instead.",
+            "is a sentinel. The request was not sent. "
+            "Write redis+sentinel://host1:26379,host2:26379/SERVICE/0 instead.",
         ),
         ("redis", "/2", "refused the login: unknown command 'SELECT'. If this is the address of a sentinel, write"),
         (

@@ -84,6 +84,7 @@ class Hooked:
     has_failed_hook = True
     has_middleware = False
     model_fields: Mapping[str, ModelField] = {}
+    payload_members = None
 
     def __init__(self, name: str, error: BaseException, *, is_async: bool) -> None:
         self.name = self.origin = name

@@ -44,7 +44,7 @@ def test_a_child_without_listeners_is_a_plain_one() -> None:
     assert type(child_of(FakeConsumer(), FakeClock())) is Child
 
 
-def test_each_queue_fires_when_its_pause_begins_and_ends() -> None:
+def test_each_queue_emits_when_its_pause_begins_and_ends() -> None:
     seen: list[Any] = []
     listener(QueuePaused)(seen.append)
     listener(QueueResumed)(seen.append)

@@ -25,6 +25,7 @@ from delayq.core.queue_order import parse_queues, parse_weights, strict
 from delayq.core.queue_order import weighted as weighted_order
 from delayq.core.times import duration_ms
 from delayq.jobs.application import (
+    check_served,
     connections_elsewhere,
     load_application,
     queues_of_application,
@@ -174,6 +175,7 @@ def work(
     weights = parse_weights(weighted) if weighted else {}
     empty_for = _seconds(stop_when_empty_for, "stop_when_empty_for")
     queues = list(weights) or (parse_queues(*queue) if queue else queues_of_application())
+    check_served(queues)
     options = WorkerOptions(
         queues=queues,
         order=weighted_order(weights) if weights else strict,

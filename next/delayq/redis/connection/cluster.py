@@ -248,7 +248,7 @@ class ClusterExecutor(Executor):
         if part.started is None:
             self._slots.expire()  # another node may have its slots by now
             error: BackendError = part.refusal or NodeRests(
-                f"Redis at {self._slots.executor(part.node).where} failed a moment ago. Nothing was sent.",
+                f"Redis at {self._slots.executor(part.node).where} failed a moment ago. The request was not sent.",
                 hint="Try again later.",
             )
             return [error] * len(part.positions)

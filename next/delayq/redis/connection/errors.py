@@ -217,7 +217,7 @@ def check_mode(hello: object, where: str) -> None:
     if mode in kinds:
         kind, form = kinds[mode]
         raise LoginRefused(
-            f"The server at {where} is {kind}. Nothing was sent.", hint=f"Write {form} instead.", field="url"
+            f"The server at {where} is {kind}. The request was not sent.", hint=f"Write {form} instead.", field="url"
         )
 
 

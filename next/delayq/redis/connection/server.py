@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, ResponseError
 
-from delayq.core.errors import BackendError, BackendUnavailable, OutcomeUnknown
+from delayq.core.errors import BackendError, BackendUnavailable, LoginRefused, OutcomeUnknown
 from delayq.redis.calls.call import Call, Word
 from delayq.redis.connection.errors import hint_of_lost, is_not_ready, may_be_replaced, refusal
 from delayq.redis.connection.executor import Executor, Started
@@ -154,6 +154,10 @@ class ServerExecutor(Executor):
             try:
                 connection = await self._leaf.send(request)
                 return await self._leaf.receive(connection, len(commands), block=block)
+            except LoginRefused as refused:
+                if not was_sent or _only_read(calls):
+                    raise
+                raise self._unknown("did not reply to a call, and then refused the login") from refused
             except ConnectionLost as lost:
                 was_sent = was_sent or lost.sent
                 took = self._clock() - started  # the next try may take as long
@@ -176,18 +180,24 @@ class ServerExecutor(Executor):
 
     def _lost(self, calls: Sequence[Call[Any]], lost: ConnectionLost, *, was_sent: bool) -> BackendError:
         """Return the error of a round trip that got no reply in any try."""
-        reads_only = all(call.reads_only for call in calls)
-        if was_sent and not reads_only:
-            return OutcomeUnknown(
-                f"Redis at {self.where} did not reply to a call: {lost}. The outcome of the call is unknown.",
-                hint="Read the job by its id before you repeat the call.",
-            )
+        if was_sent and not _only_read(calls):
+            return self._unknown(f"did not reply to a call: {lost}")
         what = "did not reply" if was_sent else "cannot be reached"
-        effect = "" if reads_only else " Nothing was sent."
+        effect = "" if _only_read(calls) else " The request was not sent."
         return BackendUnavailable(
             f"Redis at {self.where} {what}: {lost}.{effect}",
             hint=hint_of_lost(str(lost), self.where),
         )
+
+    def _unknown(self, what: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"Redis at {self.where} {what}. The outcome of the call is unknown.",
+            hint="Read the job by its id before you repeat the call.",
+        )
+
+
+def _only_read(calls: Sequence[Call[Any]]) -> bool:
+    return all(call.reads_only for call in calls)
 
 
 def _is_error(reply: Any) -> bool:

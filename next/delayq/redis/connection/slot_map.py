@@ -133,7 +133,7 @@ class SlotMap:
             self._fill(ranges, node)
             return
         raise refusal or BackendUnavailable(
-            f"No node of the Redis Cluster answered ({', '.join(asked)}). Nothing was sent.",
+            f"No node of the Redis Cluster answered ({', '.join(asked)}). The request was not sent.",
             hint="Check that the nodes are running and that the url is right.",
         )
 

@@ -1,6 +1,5 @@
 """Runs the jobs of a child: begins each attempt, passes it to the runner for its kind of handler, and ends it."""
 
-import asyncio
 import logging
 import os
 import threading
@@ -11,7 +10,7 @@ from delayq.core.control_flow import JobInterrupted
 from delayq.core.options import TIMEOUT_GRACE_MS
 from delayq.core.outcome import GiveUp, Outcome, done
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import as_coroutine
+from delayq.jobs.own_loop import run_in_own_loop
 from delayq.jobs.registry import Registry
 from delayq.jobs.worker_context import WorkerContext
 from delayq.worker.attempt import Attempt, Attempts, current_attempt
@@ -134,7 +133,7 @@ class JobRunner:
             else:
                 outcome = self._decide(job, attempt, error)
                 if hook := attempt.context.run(self._attempts.call_failed_hook, attempt, outcome):
-                    attempt.context.run(asyncio.run, as_coroutine(hook))
+                    attempt.context.run(run_in_own_loop, hook)
             settlement = self._attempts.settle(attempt, outcome, result)
         except BaseException as broken:  # a thread that ends here would never run another job
             late_error = broken
