@@ -13,7 +13,6 @@ import pytest
 import redis
 
 from delayq import DelayQ
-
 from tests.support.waiting import wait_until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]

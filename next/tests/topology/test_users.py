@@ -36,7 +36,6 @@ from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.settings.model import load_settings
-from tests.cli.conftest import logging_as_it_was, no_manager_of_another_test  # noqa: F401
 from tests.consumers.programs import CONSUMERS, Programs
 from tests.docs import acl_lines
 from tests.docs.acl_lines import USERS

@@ -1,0 +1,29 @@
+"""Orders the tests of a run."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pytest
+
+TOPOLOGY: Final = "tests/topology/"
+PAGES: Final = "tests/docs/"
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests in an order that keeps all cores busy to the end.
+
+    The longest come first, so that no worker of the run is alone with one of them at the end: the files with several
+    Redis servers, then the pages. Then come all others. Tests with worker processes mostly wait, so they are spread
+    evenly over the rest.
+    """
+    long = [item for item in items if item.nodeid.startswith((TOPOLOGY, PAGES))]
+    long.sort(key=lambda item: not item.nodeid.startswith(TOPOLOGY))
+    others = [item for item in items if not item.nodeid.startswith((TOPOLOGY, PAGES))]
+    waiting = [item for item in others if item.get_closest_marker("processes")]
+    computing = [item for item in others if not item.get_closest_marker("processes")]
+    return long + list(_spread(waiting, computing))
+
+
+def _spread(few: list[pytest.Item], many: list[pytest.Item]) -> Iterator[pytest.Item]:
+    placed = [(number / len(group), item) for group in (few, many) for number, item in enumerate(group)]
+    return (item for _, item in sorted(placed, key=lambda pair: pair[0]))
