@@ -35,7 +35,11 @@ class EndedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """One row for `batch_note.lua`. `job`: queue and id of the job that failed, with a space between them; else ''."""
+    """One row for `batch_note.lua`.
+
+    `job`: with "failed", queue and id of the job that failed; with "next", the queue of the next job, the number of
+    links from this job on, and its id; else ''. The parts have a space between them.
+    """
 
     batch: str
     member: str
@@ -85,7 +89,9 @@ def _after_success(chain: Chain, member: Membership | None, now_ms: int) -> Foll
     if not chain.links:
         return FollowUps(_note(member, "done"))
     job, batch = next_link(chain, now_ms=now_ms, member=member)
-    return FollowUps(_note(member, "next"), [] if job is None else [job], batch)
+    if job is None:
+        return FollowUps(_note(member, "next"), batch=batch)
+    return FollowUps(_note(member, "next", f"{job.queue} {len(chain.links)} {job.id}"), [job])
 
 
 def next_link(

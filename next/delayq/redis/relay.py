@@ -133,6 +133,7 @@ class OutboxRelay:
             if step.follows.batch is not None and step.error is None:
                 await self._batches.start(step, step.follows.batch)
         await self._sender.send(steps)
+        await self._batches.cancel_late(steps)
         await self._batches.tell(steps)
         over = [step for step in steps if step.is_over]
         deleted = 0

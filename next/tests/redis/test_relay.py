@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from delayq.core.follow_up import member_jobs
 from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
 from delayq.redis import repair
-from delayq.redis.batch_cancel import note_members
+from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches, delivery
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.executor import Executor
@@ -325,6 +326,63 @@ def test_the_first_failure_cancels_the_batch_and_stops_chains_before_their_next_
     assert counts(queue) == (0, 1, 1, 2)
     assert ids_of(queue) == {"bad", "catch", "finally"}
     assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "bad"
+
+
+def cancel_batch(queue: QueueOnServer) -> None:
+    queue.run(note_members(queue.keys, OPTIONS, "b1", (), cancel=True))
+
+
+def walk(queue: QueueOnServer) -> None:
+    """Cancel the waiting members of the batch, as the duty `cancel` does."""
+    drive(BatchCancel(queue.executor, queue.keys, OPTIONS, ShardCounts(queue.executor, queue.keys)).some("b1"))
+
+
+def test_a_cancel_finds_the_link_of_a_chain_that_waits_in_its_queue(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two", queue="mail", delay_ms=HOUR), link("three")])))
+    (job,) = queue.read()
+    assert queue.ack(job)
+    relay(queue)
+    assert "two" in queue.server.hgetall(queue.keys.of_queue("mail", "jobs"))
+    cancel_batch(queue)
+    walk(queue)
+    assert queue.server.hgetall(queue.keys.of_queue("mail", "jobs")) == {}
+    relay(queue, "mail")
+    assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+
+
+class CancelsBatch(Mortal):
+    """Cancels the batch before a round trip, as another program can, and may then die as a Mortal."""
+
+    def __init__(self, queue: QueueOnServer, before: int, trips: int = 1_000) -> None:
+        super().__init__(queue.executor, trips, loses_reply=False)
+        self._queue = queue
+        self._before = before
+
+    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
+        if not self._before:
+            cancel_batch(self._queue)
+            walk(self._queue)
+        self._before -= 1
+        return await super().run_all(calls, block=block)
+
+
+@pytest.mark.parametrize("lives_for", [1, 2, 3, 1_000])
+@pytest.mark.parametrize("before", range(7))
+def test_a_cancel_while_the_relay_sends_a_link_leaves_no_link_in_its_queue(
+    queue: QueueOnServer, before: int, lives_for: int
+) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two", delay_ms=HOUR)])))
+    (job,) = queue.read()
+    assert queue.ack(job)
+    with suppress(Died):
+        drive(make_relay(queue, executor=CancelsBatch(queue, before, before + lives_for)).relay("orders"))
+    for _ in range(3):
+        relay(queue)
+    if ids_of(queue) == {"two"}:  # the relay had ended before the cancel
+        cancel_batch(queue)
+        walk(queue)
+        relay(queue)
+    assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
 
 
 def test_a_batch_that_another_program_has_damaged_stops_no_other(

@@ -257,6 +257,18 @@ def test_a_chain_of_a_cancelled_batch_stops_unless_a_retry_made_it_go_on(batch: 
         assert batch.place_of("a") == ("skipped" if place == "pending" else place)
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_the_word_next_notes_the_present_link_of_a_pending_member(batch: BatchOnServer, place: str) -> None:
+    batch.open("a", "other", allow=True)
+    batch.put("a", place)
+    before = batch.members()["a"]
+    after = ("pending", "mails 2 j2") if place == "pending" else before
+    assert batch.note(("a", "next", "mails 2 j2")).answers == [True]
+    assert batch.members()["a"] == after
+    batch.note(proceed("a"))
+    assert batch.members()["a"] == after
+
+
 @pytest.mark.parametrize("word", ["done", "failed", "skipped", "next", "told"])
 @pytest.mark.parametrize("cancel", [False, True])
 def test_an_unknown_member_changes_nothing(batch: BatchOnServer, word: Word, cancel: bool) -> None:
@@ -557,6 +569,8 @@ class Model:
         place = self._place(id)
         if word == "next":
             if self.cancelled is None:
+                if place == "pending" and job:
+                    self.members[id] = ("pending", job)
                 return id in self.members
             if place == "pending":
                 self.members[id] = ("skipped", "1")
