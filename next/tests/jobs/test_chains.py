@@ -23,8 +23,14 @@ from delayq import (
     dispatch,
     find_batch,
 )
+from delayq.core.chain import BatchPlan, Chain, link_of
+from delayq.core.envelope import decode
 from delayq.core.exit_codes import ExitCode
+from delayq.core.follow_up import member_jobs
+from delayq.core.job_spec import JobSpec
+from delayq.core.options import Options
 from delayq.jobs.dispatch import Sendable, _by_name
+from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.leaf import drive
 from delayq.redis.relay import OutboxRelay
 
@@ -93,6 +99,17 @@ def test_bad_input_is_refused_and_nothing_is_sent(
     assert (refused.value.field, refused.value.exit_code) == (field, ExitCode.WRONG_USE)
     assert refused.value.hint
     assert sent.queues() == []
+
+
+def test_a_member_of_a_batch_adds_no_batch_to_its_chain(manager: Manager) -> None:
+    (job,) = member_jobs(BatchPlan("b", members=[Chain([link_of(JobSpec("n"), Options(), 0)])]), now_ms=0)
+    context = WorkerContext(decode(job.envelope), job.envelope, tries=1, due_ms=0)
+    for add in (context.chain.prepend, context.chain.append):
+        with pytest.raises(InvalidInput, match="member of a batch") as refused:
+            add(batch([Step()]))
+        assert (refused.value.field, bool(refused.value.hint)) == ("chain", True)
+    context.chain.append(Step())
+    assert context.chain.remaining == ["chains.step"]
 
 
 def test_a_window_without_length_is_refused() -> None:
