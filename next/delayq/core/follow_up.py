@@ -1,5 +1,6 @@
 """The jobs that follow an ended job. The relay reads the job-end record, and this module decides which jobs to send."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -63,6 +64,10 @@ class FollowUps(msgspec.Struct, frozen=True, gc=False):
 
 _decode: Final = msgspec.json.Decoder(EndedJob).decode
 
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*"'
+_ID: Final = re.compile(rb'"id":(%b)' % _TEXT)
+_MEMBERSHIP: Final = re.compile(rb'"batch":(\{"id":%b,"member":%b\})' % (_TEXT, _TEXT))
+
 
 def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_ms: int) -> FollowUps:
     """Return the consequences of the end of a job.
@@ -83,6 +88,24 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
         caught = [job_of(link, now_ms=now_ms, headers=headers) for link in chain.catch]
         return FollowUps(_note(member, "failed", f"{queue} {job.id}"), caught, failed=headers)
     return FollowUps(_note(member, "skipped"))
+
+
+def follow_ups_of_unreadable(ended: str, envelope: bytes, failure: bytes, *, queue: str) -> FollowUps:
+    """Return the consequences of the end of a job that cannot be read: as a member of a batch, the job has failed.
+
+    The membership is searched in the text of the envelope. Without it, nothing follows the job.
+    """
+    found = _MEMBERSHIP.findall(envelope)
+    try:
+        member = read_membership(msgspec.Raw(found[-1])) if found else None
+        job_id = msgspec.json.decode(_ID.findall(envelope)[0], type=str) if member else ""
+    except (msgspec.MsgspecError, UnicodeError):
+        member = None
+    if member is None:
+        return FollowUps()
+    if ended == "cancelled":
+        return FollowUps(_note(member, "skipped"))
+    return FollowUps(_note(member, "failed", f"{queue} {job_id}"), failed=failure_headers(job_id, queue, failure))
 
 
 def _after_success(chain: Chain, member: Membership | None, now_ms: int) -> FollowUps:

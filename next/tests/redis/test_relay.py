@@ -385,6 +385,39 @@ def test_a_cancel_while_the_relay_sends_a_link_leaves_no_link_in_its_queue(
     assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-1],
+        lambda raw: raw.replace(b'"chain":{"links":[', b'"chain":{"links":[1,'),
+        lambda raw: raw.replace(b'{"job":{"v":1', b'{"job":{"v":7'),
+    ],
+    ids=["no JSON", "no chain", "no link"],
+)
+@pytest.mark.parametrize("ended", ["done", "failed", "cancelled"])
+def test_a_member_that_cannot_be_read_counts_as_failed(
+    queue: QueueOnServer, server: redis.Redis, damage: Callable[[bytes], bytes], ended: str
+) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two")])))
+    (job,) = queue.read()
+    damaged = damage(job.envelope)
+    assert damaged != job.envelope
+    server.hset(queue.key("jobs"), "one", damaged)
+    ends: dict[str, Callable[[Delivery], object]] = {
+        "done": queue.ack,
+        "failed": queue.fail,
+        "cancelled": queue.ack_stopped,
+    }
+    ends[ended](job)
+    relay(queue)
+    if ended == "cancelled":
+        assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+    else:
+        assert counts(queue) == (0, 0, 1, 0)
+        assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "one"
+        assert server.hgetall(queue.keys.of_batch("b1", "broken")) == {"one": "orders one"}
+
+
 def test_a_batch_that_another_program_has_damaged_stops_no_other(
     queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
