@@ -139,6 +139,8 @@ class RedisConsumer:
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
+        if any(one.before is not None for one in settling):
+            settling = self._with_stored_chains(settling)
         requests: list[Call[Any]] = [one.call for one in settling]
         queues = self._readable() if limit else []
         reading = queues[0] if queues else None
@@ -151,6 +153,17 @@ class RedisConsumer:
             requests += self._state_calls()
         started = drive(self._executor.start(requests))
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
+
+    def _with_stored_chains(self, settling: list[Settling]) -> list[Settling]:
+        """Store changed chains before their jobs are settled. Leave out the calls whose chains were not stored."""
+        first = [(one, one.before) for one in settling if one.before is not None]
+        outcomes = drive(self._executor.run_all([before for _, before in first]))
+        failed = []
+        for (one, _), outcome in zip(first, outcomes, strict=True):
+            if isinstance(outcome, BackendError):
+                self._resting.rest(one.queue, outcome)
+                failed.append(one.call)
+        return [one for one in settling if one.call not in failed]
 
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the queues with a lower priority.
