@@ -69,7 +69,20 @@ class BatchCancel:
         return after
 
     async def jobs(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
-        """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id."""
+        """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id.
+
+        If a queue does not know a job, the number of its shards may have changed, or may not be known here. So the
+        number is read again, and if it has changed, the call is repeated.
+        """
+        answers = await self._answers(batch_id, jobs)
+        unknown = dict.fromkeys(queue for (queue, _), answer in zip(jobs, answers, strict=True) if answer == "unknown")
+        changed = [queue for queue in unknown if await self._counts.have_changed(queue)]
+        again = [n for n, (queue, _) in enumerate(jobs) if queue in changed and answers[n] == "unknown"]
+        for n, answer in zip(again, await self._answers(batch_id, [jobs[n] for n in again]), strict=True):
+            answers[n] = answer
+        return answers
+
+    async def _answers(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
         cancelling = [self._cancel(batch_id, queue, job_id) for queue, job_id in jobs]
         return [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
 
