@@ -224,3 +224,26 @@ def test_a_member_adds_members_once(client: DelayQ, start: Start, tmp_path: Path
     found = find_batch(info.id)
     assert found is not None
     assert (found.total, found.succeeded) == (4, 4)
+
+
+def test_a_worker_waits_for_the_relay_before_it_stops(
+    client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis
+) -> None:
+    members = [chain(job("step", text=f"a{n}"), job("step", text=f"b{n}")) for n in range(5)]
+    chain(job("step", text="1", seconds=0.5), batch(members), job("step", text="2")).dispatch()
+    worker = start("--queue", "q", "--stop-when-empty")
+    wait_until(lambda: lines(tmp_path / "log") == ["1"])
+    until = int(server.time()[0]) * 1000 + 2_000
+    server.hset("delayq:{q}:meta", mapping={"relay": "other", "relay_until": until})  # as after the death of a relay
+    assert worker.wait(30) == 0
+    assert len(lines(tmp_path / "log")) == 12
+    assert lines(tmp_path / "log")[-1] == "2"
+
+
+def test_an_old_record_does_not_keep_a_worker_from_its_end(
+    client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis
+) -> None:
+    server.xadd("delayq:{q}:outbox", {"ended": "done", "job": "{}"}, id=f"{(int(server.time()[0]) - 20) * 1000}-0")
+    client.schedule("step", {"text": "1"})
+    assert start("--queue", "q", "--stop-when-empty", "--no-mover").wait(10) == 0
+    assert (lines(tmp_path / "log"), server.xlen("delayq:{q}:outbox")) == (["1"], 1)

@@ -28,6 +28,7 @@ from delayq.core.shards import queue_of
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import server_time_ms
+from delayq.redis.calls.upkeep import has_records_since
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
@@ -51,6 +52,10 @@ then every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
 """A wait that begins less than this time after the last read of the previous wait, in seconds, follows at once."""
+
+RELAY_TIME_MS: Final = 15_000
+"""A relay normally needs some milliseconds for a record of the outbox, and up to about 10 s if another relay died. An
+older record waits for something else, such as a unique key, or nothing relays the queue."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
@@ -135,6 +140,12 @@ class RedisConsumer:
     def has_unread(self) -> bool:
         """Return True if a queue could not be read: its last call failed."""
         return self._resting.have_refused()
+
+    def has_follow_ups(self) -> bool:
+        """Return True if an outbox has a new record. An outbox that cannot be read counts as empty."""
+        since_ms = self.now_ms() - RELAY_TIME_MS
+        requests = [has_records_since(self._keys, queue, since_ms) for queue in self._queues]
+        return any(outcome is True for outcome in drive(self._executor.run_all(requests)))
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
