@@ -158,7 +158,7 @@ class BatchOperations:
         pending = await self._open(plan, is_new=True)
         await self._catch_up(plan.id)
         await self._send_members(plan, pending, f"{plan.id}.member")
-        return await self.require(plan.id)
+        return await self._sent(plan.id, pending)
 
     async def add(self, id: str, members: Sequence[Chain]) -> BatchInfo:
         """Add members to a running batch; see RunningBatch.add."""
@@ -166,7 +166,10 @@ class BatchOperations:
         pending = await self._open(plan, is_new=False) if members else ()
         if pending:
             await self._send_members(plan, pending, f"{id}.{id_of(members[0].links[0])}")
-        return await self.require(id)
+        return await self._sent(id, pending)
+
+    async def _sent(self, id: str, pending: Collection[str]) -> BatchInfo:
+        return msgspec.structs.replace(await self.require(id), outcome="created" if pending else "kept")
 
     async def _open(self, plan: BatchPlan, *, is_new: bool) -> Collection[str]:
         """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled."""
