@@ -31,7 +31,14 @@ from delayq.core.json_shapes.jobs import (
     WhyShape,
 )
 from delayq.core.json_shapes.members import members_of
-from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.queues import (
+    HoldsShape,
+    PauseShape,
+    QueueShape,
+    StatsShape,
+    UnknownQueueShape,
+    UpcomingShape,
+)
 from delayq.core.json_shapes.setup import KeyShape, ServerStoppedShape, SettingOriginShape, SettingShape
 from delayq.core.json_shapes.workers import ControlShape, MoveShape, RunningJobShape, WorkerShape
 from delayq.core.names import LOST_JOB
@@ -211,6 +218,7 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", 0),
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
+    UnknownQueueShape("orders"),
     HoldsShape(1, 0, 0, 0, 0, 0),
     UnknownJobShape("order-42", None),
     QueueShape.of(
