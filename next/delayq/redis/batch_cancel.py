@@ -55,7 +55,7 @@ class BatchCancel:
     async def _page(self, batch_id: str, cursor: str) -> str:
         """Cancel the members of one page of pending members, and return the cursor of the next page."""
         after, places = await self._executor.run(batches.scan_members(self._keys, batch_id, "pending", cursor))
-        members = [(member, *_present_job(member, place)) for member, place in places.items()]
+        members = [(member, *present_job(member, place)) for member, place in places.items()]
         answers = await self.jobs(batch_id, [(queue, job_id) for _, queue, job_id, _ in members])
         # If the queue does not know a single job, the job was never sent, or it has ended and the relay will record
         # this end later. A chain with several links may be between two links. The relay stops it before its next link.
@@ -92,7 +92,7 @@ class BatchCancel:
         return calls.cancel(self._keys, shard, job_id, token=new_id(), only=only)
 
 
-def _present_job(member: str, place: str) -> tuple[str, str, bool]:
+def present_job(member: str, place: str) -> tuple[str, str, bool]:
     """Return queue and id of the present job of a pending member, and True if the member is a single job.
 
     `place`: the text of the member in `pending`; see batch_note.lua.

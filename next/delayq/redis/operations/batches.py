@@ -23,7 +23,7 @@ from delayq.core.errors import (
 from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_batch_id
-from delayq.redis.batch_cancel import note_members
+from delayq.redis.batch_cancel import note_members, present_job
 from delayq.redis.batch_duties import BatchDuties
 from delayq.redis.calls import batches as calls
 from delayq.redis.calls import inspect
@@ -96,6 +96,28 @@ class BatchOperations:
             if cursor == calls.FROM_START:
                 break
         return jobs[:limit]
+
+    async def without_job(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
+        """Return queue and id of pending members that have no job, in no order. `limit`: the maximum number of members.
+
+        Such a member was not sent yet, for example because the program died that dispatched the batch, or its job was
+        deleted, or has ended a moment ago. The id is the id of the job that is missing. Raises BatchNotFound and
+        InvalidInput.
+        """
+        await self.require(id)
+        session = self._session
+        missing: dict[tuple[str, str], None] = {}
+        cursor = calls.FROM_START
+        while len(missing) < limit:
+            cursor, places = await session.executor.run(calls.scan_members(session.keys, id, "pending", cursor))
+            jobs = [present_job(member, place)[:2] for member, place in places.items()]
+            await session.shards.read_all([*dict.fromkeys(queue for queue, _ in jobs)])
+            asking = [inspect.has_job(session.keys, session.shards.of_job(*job), job[1]) for job in jobs]
+            has_job = [value_of(outcome) for outcome in await session.executor.run_all(asking)]
+            missing |= {job: None for job, has in zip(jobs, has_job, strict=True) if not has}
+            if cursor == calls.FROM_START:
+                break
+        return [*missing][:limit]
 
     async def cancel(self, id: str) -> BatchInfo:
         """Cancel a batch: its waiting members are cancelled, and running members may finish.
