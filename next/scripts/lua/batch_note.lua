@@ -28,7 +28,7 @@
 --          job   with the word `failed`: `<queue> <job id>` of the job that failed; with the word `next`: the new text
 --                in `pending`, or '' to leave the text; else ''
 --
--- RETURNS  {state, plan, duties, answers, allow, cancelled_ms}, or {unknown} if the batch does not exist
+-- RETURNS  {state, plan, duties, answers, cancelled_ms}, or {unknown} if the batch does not exist
 --            state         running or finished
 --            plan          plan of the batch; '' if no duty is due
 --            duties        list of the due duties, in this order:
@@ -41,7 +41,6 @@
 --                            1  the row changed something; with the word `next`: send the next job
 --                            0  nothing changed, or the member is unknown; with the word `next`: do not send the next
 --                               job
---            allow         1 or 0, as in batch_open
 --            cancelled_ms  time at which the batch was cancelled, epoch ms; '' = not cancelled
 -- COST     O(rows); send at most 500 rows
 --
@@ -192,4 +191,4 @@ add_duty('finally', finished_ms and not told[4])
 
 local plan_text = #duties > 0 and redis.call('HGET', plan, 'plan') or ''
 local state = finished_ms and 'finished' or 'running'
-return { state, plan_text, duties, answers, allow and 1 or 0, cancelled_ms or '' }
+return { state, plan_text, duties, answers, cancelled_ms or '' }
