@@ -62,6 +62,13 @@ def fails(text: str, until: str = "") -> None:
     if not os.path.exists(until):
         raise ValueError("sold out")
 
+@job("again", queue="q", tries=5, backoff="1ms")
+def again(text: str, until: str) -> None:
+    note(text)
+    while not os.path.exists(until):
+        time.sleep(0.02)
+    raise ValueError("again")
+
 @job("caught", queue="q")
 def caught(context: JobContext) -> None:
     note(" ".join(context.headers[f"delayq-failed-{word}"] for word in ("queue", "error", "message")))
@@ -206,6 +213,21 @@ def test_then_is_sent_after_a_retry_of_all_failed_members(client: DelayQ, start:
     stock.touch()
     assert client.batches.retry(info.id) == 5
     wait_until(lambda: lines(tmp_path / "log")[11:] == ["then"])
+
+
+def test_a_running_member_that_fails_after_the_cancel_is_not_retried(
+    client: DelayQ, start: Start, tmp_path: Path
+) -> None:
+    start("--queue", "q")
+    until = tmp_path / "until"
+    member = chain(job("again", text="1", until=str(until)), job("step", text="2"))
+    info = batch([member], catch=job("caught"), finally_=job("step", text="finally")).dispatch()
+    wait_until(lambda: lines(tmp_path / "log") == ["1"])
+    client.batches.cancel(info.id)
+    until.touch()
+    wait_until(lambda: lines(tmp_path / "log") == ["1", "finally"])
+    info = client.batches.require(info.id)
+    assert (info.state, info.skipped) == ("cancelled", 1)
 
 
 def test_a_batch_as_a_link(client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis) -> None:

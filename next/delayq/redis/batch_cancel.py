@@ -71,6 +71,8 @@ class BatchCancel:
     async def jobs(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
         """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id.
 
+        A running job may finish, but does not run again.
+
         If a queue does not know a job, the number of its shards may have changed, or may not be known here. So the
         number is read again, and if it has changed, the call is repeated.
         """
@@ -89,7 +91,7 @@ class BatchCancel:
     def _cancel(self, batch_id: str, queue: str, job_id: str) -> Call[Answer]:
         shard = self._counts.of_job(queue, job_id)
         only = '"batch":{"id":' + msgspec.json.encode(batch_id).decode()
-        return calls.cancel(self._keys, shard, job_id, token=new_id(), only=only)
+        return calls.cancel(self._keys, shard, job_id, ends=True, token=new_id(), only=only)
 
 
 def present_job(member: str, place: str) -> tuple[str, str, bool]:

@@ -372,7 +372,7 @@ class Child:
                 continue
             if answer == SettleAnswer.STOP_ASKED:
                 logger.info(
-                    "job %s of %s does not run again: a cancel asked it to stop",
+                    "job %s of %s does not run again, because the job or its batch was cancelled",
                     settlement.id,
                     queue_of(settlement.queue),
                     extra={"job_id": settlement.id, "queue": queue_of(settlement.queue)},

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import redis
 
-from delayq.backends.values import Acked, Delivery, Relayed
+from delayq.backends.values import Acked, Delivery, Relayed, SettleAnswer
 from delayq.core.chain import BatchPlan, Chain, Link, Membership, encode, places_of_members, without_members
 from delayq.core.errors import BackendError
 from delayq.core.follow_up import member_jobs
@@ -348,6 +348,35 @@ def test_a_cancel_finds_the_link_of_a_chain_that_waits_in_its_queue(queue: Queue
     assert queue.server.hgetall(queue.keys.of_queue("mail", "jobs")) == {}
     relay(queue, "mail")
     assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+
+
+def test_a_running_member_of_a_cancelled_batch_does_not_run_again(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(single("retried"), single("fails"), single("done"), single("asked"), allow_failures=True))
+    running = {job.id: job for job in queue.read()}
+    assert queue.cancel("asked", running=True) == "running"
+    cancel_batch(queue)
+    walk(queue)
+    assert queue.renew(*running.values()).cancelled == [("orders", "asked")]  # the others may finish
+    info = queue.get("retried")
+    assert info is not None and info.cancel_asked_ms is None
+    assert queue.release(running["retried"], 0) == SettleAnswer.STOP_ASKED
+    assert queue.ack_stopped(running["retried"])
+    assert queue.fail(running["fails"]) == SettleAnswer.SETTLED
+    assert queue.ack(running["done"])
+    assert queue.ack(running["asked"])
+    relay(queue)
+    assert counts(queue) == (0, 1, 1, 2)
+    assert queue.server.hgetall(queue.key("cancel")) == {}
+
+
+def test_a_member_whose_worker_dies_after_the_cancel_does_not_run_again(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(single("one")))
+    (job,) = queue.read()
+    cancel_batch(queue)
+    walk(queue)
+    queue.recover(job)
+    (again,) = queue.read()
+    assert (again.id, again.is_stopping) == ("one", True)
 
 
 class CancelsBatch(Mortal):

@@ -171,7 +171,7 @@ def test_a_job_that_was_asked_to_stop_is_settled_again_as_stopped(caplog: pytest
         under_test.child.step()
     with caplog.at_level("INFO"):
         under_test.child.settle()
-    assert caplog.messages[-1] == "job job-1 of q does not run again: a cancel asked it to stop"
+    assert caplog.messages[-1] == "job job-1 of q does not run again, because the job or its batch was cancelled"
     assert [view.state for view in under_test.slots.read()] == [SlotState.RUNNING]
     consumer.answer = SettleAnswer.SETTLED
     under_test.child.drain()
