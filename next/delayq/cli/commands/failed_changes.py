@@ -12,7 +12,7 @@ import typer
 from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Tag, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, spread
+from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, print_refusal, spread
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
@@ -20,8 +20,6 @@ from delayq.core.display import several
 from delayq.core.errors import (
     CallRefused,
     Conflict,
-    DelayqError,
-    FoundElsewhere,
     InvalidInput,
     JobNotFound,
     NotConfirmed,
@@ -225,14 +223,6 @@ def _may_delete(chosen: Selection, client: DelayQ, refusals: Refusals, *, yes: b
         return False
     confirm(f"Delete {several(sum(counts.values()), 'failed job')} ({spread(counts)})", yes=False)
     return True
-
-
-def print_refusal(error: DelayqError, job_id: str, queue: str | None) -> None:
-    """Print the answer for a job that was not found, or whose state forbids the change, as JSON."""
-    if isinstance(error, JobNotFound) and not isinstance(error, FoundElsewhere):
-        print_json(OutcomeShape(job_id, queue, "unknown"))
-    elif isinstance(error, Conflict):
-        print_json(OutcomeShape(job_id, queue, "refused"))
 
 
 def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals, *, as_json: bool) -> Iterator[JobInfo]:

@@ -10,10 +10,9 @@ import msgspec
 import typer
 
 from delayq.cli.application import name_of_application, prepare_application
-from delayq.cli.commands.failed_changes import print_refusal
 from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.selection import Selection, named_queues
+from delayq.cli.selection import Selection, named_queues, print_refusal
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
