@@ -194,7 +194,7 @@ class RunningBatch:
         return info is not None and info.is_cancelled
 
     def cancel(self) -> BatchInfo:
-        """Cancel the batch: its waiting members are cancelled, and running members may finish."""
+        """Cancel the batch: its waiting members are cancelled. Running members may finish, but do not run again."""
         return current_manager().connection().client.batches.cancel(self.id)
 
     async def acancel(self) -> BatchInfo:

@@ -120,7 +120,7 @@ class BatchOperations:
         return [*missing][:limit]
 
     async def cancel(self, id: str) -> BatchInfo:
-        """Cancel a batch: its waiting members are cancelled, and running members may finish.
+        """Cancel a batch: its waiting members are cancelled. Running members may finish, but do not run again.
 
         Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished.
         """
