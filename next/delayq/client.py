@@ -251,6 +251,7 @@ class Batches(_Part[BatchOperations]):
     require = of_part(BatchOperations.require)
     list = of_part(BatchOperations.list)
     failed = of_part(BatchOperations.failed)
+    without_job = of_part(BatchOperations.without_job)
     cancel = of_part(BatchOperations.cancel)
     retry = of_part(BatchOperations.retry)
     send = of_part(BatchOperations.send)

@@ -62,6 +62,13 @@ def fails(text: str, until: str = "") -> None:
     if not os.path.exists(until):
         raise ValueError("sold out")
 
+@job("again", queue="q", tries=5, backoff="1ms")
+def again(text: str, until: str) -> None:
+    note(text)
+    while not os.path.exists(until):
+        time.sleep(0.02)
+    raise ValueError("again")
+
 @job("caught", queue="q")
 def caught(context: JobContext) -> None:
     note(" ".join(context.headers[f"delayq-failed-{word}"] for word in ("queue", "error", "message")))
@@ -208,6 +215,21 @@ def test_then_is_sent_after_a_retry_of_all_failed_members(client: DelayQ, start:
     wait_until(lambda: lines(tmp_path / "log")[11:] == ["then"])
 
 
+def test_a_running_member_that_fails_after_the_cancel_is_not_retried(
+    client: DelayQ, start: Start, tmp_path: Path
+) -> None:
+    start("--queue", "q")
+    until = tmp_path / "until"
+    member = chain(job("again", text="1", until=str(until)), job("step", text="2"))
+    info = batch([member], catch=job("caught"), finally_=job("step", text="finally")).dispatch()
+    wait_until(lambda: lines(tmp_path / "log") == ["1"])
+    client.batches.cancel(info.id)
+    until.touch()
+    wait_until(lambda: lines(tmp_path / "log") == ["1", "finally"])
+    info = client.batches.require(info.id)
+    assert (info.state, info.skipped) == ("cancelled", 1)
+
+
 def test_a_batch_as_a_link(client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis) -> None:
     start("--queue", "q")
     chain(job("step", text="1"), batch([job("step", text=f"m{n}") for n in range(3)]), job("step", text="2")).dispatch()
@@ -224,3 +246,26 @@ def test_a_member_adds_members_once(client: DelayQ, start: Start, tmp_path: Path
     found = find_batch(info.id)
     assert found is not None
     assert (found.total, found.succeeded) == (4, 4)
+
+
+def test_a_worker_waits_for_the_relay_before_it_stops(
+    client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis
+) -> None:
+    members = [chain(job("step", text=f"a{n}"), job("step", text=f"b{n}")) for n in range(5)]
+    chain(job("step", text="1", seconds=0.5), batch(members), job("step", text="2")).dispatch()
+    worker = start("--queue", "q", "--stop-when-empty")
+    wait_until(lambda: lines(tmp_path / "log") == ["1"])
+    until = int(server.time()[0]) * 1000 + 2_000
+    server.hset("delayq:{q}:meta", mapping={"relay": "other", "relay_until": until})  # as after the death of a relay
+    assert worker.wait(30) == 0
+    assert len(lines(tmp_path / "log")) == 12
+    assert lines(tmp_path / "log")[-1] == "2"
+
+
+def test_an_old_record_does_not_keep_a_worker_from_its_end(
+    client: DelayQ, start: Start, tmp_path: Path, server: redis.Redis
+) -> None:
+    server.xadd("delayq:{q}:outbox", {"ended": "done", "job": "{}"}, id=f"{(int(server.time()[0]) - 20) * 1000}-0")
+    client.schedule("step", {"text": "1"})
+    assert start("--queue", "q", "--stop-when-empty", "--no-mover").wait(10) == 0
+    assert (lines(tmp_path / "log"), server.xlen("delayq:{q}:outbox")) == (["1"], 1)

@@ -123,6 +123,14 @@ class Consumer(Protocol[TripT]):
         """
         ...
 
+    def has_follow_ups(self) -> bool:
+        """Return True if follow-up jobs are about to be sent, because a job of the queues ended a short time ago.
+
+        A child of a worker with `--stop-when-empty` calls this method before each wait. Return False for a job whose
+        follow-up jobs have been waiting for long, and from a storage without a relay.
+        """
+        ...
+
 
 class LeaseKeeper(Protocol):
     """The storage as the supervisor sees it. Only the main thread of the supervisor calls it.

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from delayq.cli.errors import sentence_of
-from delayq.cli.output import Progress, print_note
+from delayq.cli.output import Progress, print_json, print_note
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, DelayqError, InvalidInput, NodeError
+from delayq.core.errors import CallRefused, Conflict, DelayqError, FoundElsewhere, InvalidInput, JobNotFound, NodeError
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_search import JobSearch
+from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.queue_order import parse_queues
 from delayq.core.views import JobInfo
 
@@ -30,6 +31,14 @@ class Refusals:
         """Print an error on stderr."""
         print_note(sentence_of(error))
         self.exit_code = max(self.exit_code, error.exit_code)
+
+
+def print_refusal(error: DelayqError, job_id: str, queue: str | None) -> None:
+    """Print the answer for a job that was not found, or whose state forbids the change, as JSON."""
+    if isinstance(error, JobNotFound) and not isinstance(error, FoundElsewhere):
+        print_json(OutcomeShape(job_id, queue, "unknown"))
+    elif isinstance(error, Conflict):
+        print_json(OutcomeShape(job_id, queue, "refused"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     * `allows_failures`: True if a failed member does not cancel the batch.
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
       when all its members have ended.
-    * `outcome`: "after commit" for a batch that waits for the commit of a database transaction; otherwise None.
+    * `outcome`: the result of the dispatch, or of `add`; None for a batch that was only read or cancelled. "created" =
+      the members are sent; a repeated dispatch sends only those that were not sent yet. "kept" = nothing was sent,
+      because no member of the call is pending: all have ended, or the batch was cancelled or has finished. "after
+      commit" = the batch waits for the commit of a database transaction.
     """
 
     id: str
@@ -30,7 +33,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     cancelled_ms: int | None = None
     finished_ms: int | None = None
-    outcome: Literal["after commit"] | None = None
+    outcome: Literal["created", "kept", "after commit"] | None = None
 
     @property
     def per_cent(self) -> int:

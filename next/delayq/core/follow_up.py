@@ -1,5 +1,6 @@
 """The jobs that follow an ended job. The relay reads the job-end record, and this module decides which jobs to send."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -35,7 +36,11 @@ class EndedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """One row for `batch_note.lua`. `job`: queue and id of the job that failed, with a space between them; else ''."""
+    """One row for `batch_note.lua`.
+
+    `job`: with "failed", queue and id of the job that failed; with "next", the queue of the next job, the number of
+    links from this job on, and its id; else ''. The parts have a space between them.
+    """
 
     batch: str
     member: str
@@ -59,6 +64,10 @@ class FollowUps(msgspec.Struct, frozen=True, gc=False):
 
 _decode: Final = msgspec.json.Decoder(EndedJob).decode
 
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*"'
+_ID: Final = re.compile(rb'"id":(%b)' % _TEXT)
+_MEMBERSHIP: Final = re.compile(rb'"batch":(\{"id":%b,"member":%b\})' % (_TEXT, _TEXT))
+
 
 def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_ms: int) -> FollowUps:
     """Return the consequences of the end of a job.
@@ -81,11 +90,31 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
     return FollowUps(_note(member, "skipped"))
 
 
+def follow_ups_of_unreadable(ended: str, envelope: bytes, failure: bytes, *, queue: str) -> FollowUps:
+    """Return the consequences of the end of a job that cannot be read: as a member of a batch, the job has failed.
+
+    The membership is searched in the text of the envelope. Without it, nothing follows the job.
+    """
+    found = _MEMBERSHIP.findall(envelope)
+    try:
+        member = read_membership(msgspec.Raw(found[-1])) if found else None
+        job_id = msgspec.json.decode(_ID.findall(envelope)[0], type=str) if member else ""
+    except (msgspec.MsgspecError, UnicodeError):
+        member = None
+    if member is None:
+        return FollowUps()
+    if ended == "cancelled":
+        return FollowUps(_note(member, "skipped"))
+    return FollowUps(_note(member, "failed", f"{queue} {job_id}"), failed=failure_headers(job_id, queue, failure))
+
+
 def _after_success(chain: Chain, member: Membership | None, now_ms: int) -> FollowUps:
     if not chain.links:
         return FollowUps(_note(member, "done"))
     job, batch = next_link(chain, now_ms=now_ms, member=member)
-    return FollowUps(_note(member, "next"), [] if job is None else [job], batch)
+    if job is None:
+        return FollowUps(_note(member, "next"), batch=batch)
+    return FollowUps(_note(member, "next", f"{job.queue} {len(chain.links)} {job.id}"), [job])
 
 
 def next_link(

@@ -18,6 +18,7 @@ import msgspec
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+from delayq.core.failure import message_of
 from delayq.core.times import Duration, duration_ms
 
 UniqueKey = str | Sequence[str] | Callable[[Mapping[str, Any]], str] | None
@@ -84,7 +85,7 @@ def lock_of(unique: str | Unique, name: str, data: bytes | msgspec.Raw) -> str:
     checked = check_unique(unique)
     if isinstance(checked, str):
         return hashlib.blake2b(_encoded(checked), digest_size=16).hexdigest()
-    text = _text_of(checked.key, data)
+    text = _text_of(checked.key, name, data)
     if checked.until == "window":
         return f"{_digest('window', name, text)}.{checked._window_ms}"
     return _digest("unique", name, text) + (_START if checked.until == "start" else "")
@@ -115,22 +116,32 @@ def digest_of(lock: str) -> str:
     return lock.partition(".")[0]
 
 
-def _text_of(key: UniqueKey, data: bytes | msgspec.Raw) -> str:
+def _text_of(key: UniqueKey, name: str, data: bytes | msgspec.Raw) -> str:
+    """Return the text of a key. `name`: the name of the job. Raises InvalidInput."""
     if isinstance(key, str):
         return key
     payload = msgspec.json.decode(data)
     if callable(key):
-        text = key(payload)
+        function = (
+            f"The function {getattr(key, '__qualname__', type(key).__name__)} of the unique key of the job {name!r}"
+        )
+        try:
+            text = key(payload)
+        except Exception as error:
+            raise InvalidInput(
+                f"{function} raised {type(error).__name__}: {message_of(error).rstrip('.')}.",
+                hint="The function gets the payload as a dict of JSON values, and must return a text.",
+                field="unique",
+            ) from error
         if isinstance(text, str) and text:
             return text
-        raise InvalidInput(
-            f"The function of a unique key returned {shown(text)}.", hint="Return a text.", field="unique"
-        )
+        raise InvalidInput(f"{function} returned {shown(text)}.", hint="Return a text.", field="unique")
     if key is not None:
         missing = [name for name in key if not isinstance(payload, dict) or name not in payload]
         if missing:
             raise InvalidInput(
-                f"The unique key names the member {missing[0]!r}, but the payload does not have this member.",
+                f"The unique key of the job {name!r} names the member {missing[0]!r}, but the payload does not have "
+                "this member.",
                 hint="Name members of the payload.",
                 field="unique",
             )

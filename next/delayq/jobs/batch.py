@@ -87,7 +87,8 @@ class PendingBatch(AsLink):
         commit of a database transaction. The `outcome` of the answer is then "after commit".
 
         Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
-        finished or was cancelled, nothing is sent.
+        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". Otherwise the outcome is
+        "created".
 
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.
@@ -193,7 +194,7 @@ class RunningBatch:
         return info is not None and info.is_cancelled
 
     def cancel(self) -> BatchInfo:
-        """Cancel the batch: its waiting members are cancelled, and running members may finish."""
+        """Cancel the batch: its waiting members are cancelled. Running members may finish, but do not run again."""
         return current_manager().connection().client.batches.cancel(self.id)
 
     async def acancel(self) -> BatchInfo:
@@ -201,7 +202,10 @@ class RunningBatch:
         return await current_manager().connection().aclient.batches.cancel(self.id)
 
     def add(self, members: Iterable[Member]) -> BatchInfo:
-        """Add members to the batch, and send them at once. If the batch was cancelled, add nothing.
+        """Add members to the batch, and send them at once.
+
+        If the batch was cancelled, nothing is added, and the `outcome` of the answer is "kept". Otherwise the outcome
+        is "created".
 
         If the job that calls this method is run again, no member is added twice, as long as the job adds the same
         members in the same order. Raises InvalidInput, and Conflict if the batch has finished.

@@ -183,10 +183,13 @@ class RunningChain:
 
     If the job is run again, for example after an error, its handler makes the changes again. No job is added twice, as
     long as the handler adds the same jobs in the same order.
+
+    `is_member`: True if the job is a member of a batch. Its chain cannot contain a batch.
     """
 
-    def __init__(self, job_id: str, links: Chain) -> None:
+    def __init__(self, job_id: str, links: Chain, *, is_member: bool = False) -> None:
         self._job_id = job_id
+        self._is_member = is_member
         self._before = links
         self._links = list(links.links)
         self._known = {id_of(link) for link in links.links}
@@ -215,6 +218,13 @@ class RunningChain:
         maker = LinkMaker(manager, connection=manager.settings.connection)
         new = []
         for element in elements:
+            if self._is_member and isinstance(element, AsLink):
+                element._unsent.is_used = True
+                raise InvalidInput(
+                    "The job is a member of a batch, so its chain cannot contain a batch.",
+                    hint="Add the jobs to the batch of the job (context.batch.add), or dispatch another batch.",
+                    field="chain",
+                )
             job_id = derived_id(self._job_id, self._added)
             self._added += 1
             link = link_of_element(element, maker, job_id=job_id)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from delayq.core.chain import read_chain, read_membership
+from delayq.core.chain import Membership, read_chain, read_membership
 from delayq.core.envelope import decode
 from delayq.core.errors import DelayqError
 from delayq.jobs.batch import RunningBatch
@@ -23,17 +23,22 @@ class WorkerContext(JobContext):
                 links = read_chain(decode(self.raw).chain)
             except msgspec.MsgspecError as error:
                 raise DelayqError(f"The chain of the job {self.id!r} cannot be read: {error}.") from None
-            self.used_chain = RunningChain(self.id, links)
+            membership = self._membership()
+            is_member = membership is not None and membership.member != ""
+            self.used_chain = RunningChain(self.id, links, is_member=is_member)
         return self.used_chain
 
     @property
     def batch(self) -> RunningBatch | None:
         """The batch of the job, or None."""
-        if self._batch is None and b'"batch":' in self.raw:
-            try:
-                membership = read_membership(decode(self.raw).batch)
-            except msgspec.MsgspecError as error:
-                raise DelayqError(f"The batch of the job {self.id!r} cannot be read: {error}.") from None
-            if membership is not None:
-                self._batch = RunningBatch(membership.id, self.id)
+        if self._batch is None and (membership := self._membership()) is not None:
+            self._batch = RunningBatch(membership.id, self.id)
         return self._batch
+
+    def _membership(self) -> Membership | None:
+        if b'"batch":' not in self.raw:
+            return None
+        try:
+            return read_membership(decode(self.raw).batch)
+        except msgspec.MsgspecError as error:
+            raise DelayqError(f"The batch of the job {self.id!r} cannot be read: {error}.") from None

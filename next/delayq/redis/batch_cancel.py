@@ -1,12 +1,13 @@
 """Cancels the waiting members of a batch, page by page, because a batch can have 100,000 members."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from delayq.core.ids import new_id
 from delayq.core.options import Options
+from delayq.core.states import Answer
 from delayq.redis.calls import batches
 from delayq.redis.calls import jobs as calls
 from delayq.redis.calls.call import Call, value_of
@@ -54,21 +55,49 @@ class BatchCancel:
     async def _page(self, batch_id: str, cursor: str) -> str:
         """Cancel the members of one page of pending members, and return the cursor of the next page."""
         after, places = await self._executor.run(batches.scan_members(self._keys, batch_id, "pending", cursor))
-        members = [(member, *place.split(" ", 1)) for member, place in places.items()]
-        cancelling = [self._cancel(batch_id, member, queue) for member, queue, _ in members]
-        answers = [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
+        members = [(member, *present_job(member, place)) for member, place in places.items()]
+        answers = await self.jobs(batch_id, [(queue, job_id) for _, queue, job_id, _ in members])
         # If the queue does not know a single job, the job was never sent, or it has ended and the relay will record
         # this end later. A chain with several links may be between two links. The relay stops it before its next link.
         absent: list[batches.Row] = [
             (member, "skipped", "")
-            for (member, _, links), answer in zip(members, answers, strict=True)
-            if answer == "unknown" and links == "1"
+            for (member, _, _, is_single), answer in zip(members, answers, strict=True)
+            if answer == "unknown" and is_single
         ]
         if absent:
             await self._executor.run(note_members(self._keys, self._options, batch_id, absent))
         return after
 
-    def _cancel(self, batch_id: str, member: str, queue: str) -> Call[Any]:
-        shard = self._counts.of_job(queue, member)
+    async def jobs(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
+        """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id.
+
+        A running job may finish, but does not run again.
+
+        If a queue does not know a job, the number of its shards may have changed, or may not be known here. So the
+        number is read again, and if it has changed, the call is repeated.
+        """
+        answers = await self._answers(batch_id, jobs)
+        unknown = dict.fromkeys(queue for (queue, _), answer in zip(jobs, answers, strict=True) if answer == "unknown")
+        changed = [queue for queue in unknown if await self._counts.have_changed(queue)]
+        again = [n for n, (queue, _) in enumerate(jobs) if queue in changed and answers[n] == "unknown"]
+        for n, answer in zip(again, await self._answers(batch_id, [jobs[n] for n in again]), strict=True):
+            answers[n] = answer
+        return answers
+
+    async def _answers(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
+        cancelling = [self._cancel(batch_id, queue, job_id) for queue, job_id in jobs]
+        return [value_of(outcome) for outcome in await self._executor.run_all(cancelling)]
+
+    def _cancel(self, batch_id: str, queue: str, job_id: str) -> Call[Answer]:
+        shard = self._counts.of_job(queue, job_id)
         only = '"batch":{"id":' + msgspec.json.encode(batch_id).decode()
-        return calls.cancel(self._keys, shard, member, token=new_id(), only=only)
+        return calls.cancel(self._keys, shard, job_id, ends=True, token=new_id(), only=only)
+
+
+def present_job(member: str, place: str) -> tuple[str, str, bool]:
+    """Return queue and id of the present job of a pending member, and True if the member is a single job.
+
+    `place`: the text of the member in `pending`; see batch_note.lua.
+    """
+    queue, links, *job_id = place.split(" ", 2)
+    return queue, job_id[0] if job_id else member, links == "1" and not job_id

@@ -57,7 +57,7 @@ class BatchDuties:
                 for step in of_batch:
                     step.error = outcome
             elif outcome.state != "unknown":  # else the batch was deleted
-                _stop_chains(of_batch, outcome)
+                await self._stop_chains(batch_id, of_batch, outcome)
                 failed = next((step.follows.failed for step in of_batch if step.follows.failed), NO_FAILURE)
                 await self.fulfill(of_batch[0], batch_id, outcome, failed)
 
@@ -101,6 +101,25 @@ class BatchDuties:
         """Cancel all members of a batch that wait in their queues."""
         while not await self._cancel.some(batch_id):
             pass
+
+    async def cancel_late(self, steps: Sequence[Step]) -> None:
+        """Cancel the links that these steps have sent, if their batch was cancelled in the meantime.
+
+        The cancel of the batch may have looked for a link before the link was stored.
+        """
+        by_batch: dict[str, list[Step]] = {}
+        for step in steps:
+            note = step.follows.note
+            if note is not None and note.word == "next" and step.follows.jobs and step.error is None:
+                by_batch.setdefault(note.batch, []).append(step)
+        asking = [calls.is_cancelled(self._keys, batch_id) for batch_id in by_batch]
+        outcomes = await self._executor.run_all(asking)
+        for (batch_id, of_batch), outcome in zip(by_batch.items(), outcomes, strict=True):
+            if isinstance(outcome, BackendError):
+                for step in of_batch:
+                    step.error = outcome
+            elif outcome:
+                await self.cancel_waiting(batch_id)
 
     async def enlist(self, batch_id: str, created_ms: int) -> None:
         """Add a batch to the list of batches."""
@@ -157,6 +176,19 @@ class BatchDuties:
                 for step, _ in told:
                     step.again_in = 0.0
 
+    async def _stop_chains(self, batch_id: str, steps: Sequence[Step], noted: Noted) -> None:
+        """Drop the next links of those members whose chain stops because their batch was cancelled.
+
+        A relay that died may have sent such a link. If the link waits in its queue, it is cancelled.
+        """
+        dropped: list[tuple[str, str]] = []
+        for step, may_go_on in zip(steps, noted.answers, strict=True):
+            note = step.follows.note
+            if note is not None and note.word == "next" and not may_go_on:
+                dropped += [(job.queue, job.id) for job in step.follows.jobs]
+                step.follows = FollowUps(note)
+        await self._cancel.jobs(batch_id, dropped)
+
     def _note_call(self, batch_id: str, steps: Sequence[Step]) -> Call[Noted]:
         notes = [step.follows.note for step in steps]
         return self._call(batch_id, [(note.member, note.word, note.job) for note in notes if note is not None])
@@ -175,11 +207,3 @@ def _jobs_of_duty(
     except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:
         logger.error("batch %s cannot be read, so its %s jobs are not sent: %s", batch_id, duty, error)
         return [], None
-
-
-def _stop_chains(steps: Sequence[Step], noted: Noted) -> None:
-    """Drop the next links of those members whose chain stops because their batch was cancelled."""
-    for step, may_go_on in zip(steps, noted.answers, strict=True):
-        note = step.follows.note
-        if note is not None and note.word == "next" and not may_go_on:
-            step.follows = FollowUps(note)

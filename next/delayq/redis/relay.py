@@ -14,7 +14,7 @@ import msgspec
 
 from delayq.backends.values import Relayed
 from delayq.core.errors import UnreadableEnvelope
-from delayq.core.follow_up import FollowUps, follow_ups
+from delayq.core.follow_up import follow_ups, follow_ups_of_unreadable
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
 from delayq.redis.batch_duties import BatchDuties
@@ -111,18 +111,18 @@ class OutboxRelay:
         return Waiting(steps[-1].entry, min(times)) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
-        """Return the step for one record. An unreadable record is logged, and its step does nothing."""
+        """Return the step for one record. If the record is unreadable, log this, and let a member of a batch fail."""
         now_ms = self._ended_ms(row.entry)
         try:
             follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
         except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:
             logger.error(
-                "queue %s: the end of a job cannot be read, so nothing follows it (record %s): %s",
+                "queue %s: the end of a job cannot be read, so no job of its chain follows it (record %s): %s",
                 queue_of(queue),
                 row.entry,
                 error,
             )
-            follows = FollowUps()
+            follows = follow_ups_of_unreadable(row.ended, row.envelope, row.failure, queue=queue_of(queue))
         return Step(row.entry, now_ms, follows)
 
     async def _carry_out(self, queue: str, steps: Sequence[Step]) -> int:
@@ -133,6 +133,7 @@ class OutboxRelay:
             if step.follows.batch is not None and step.error is None:
                 await self._batches.start(step, step.follows.batch)
         await self._sender.send(steps)
+        await self._batches.cancel_late(steps)
         await self._batches.tell(steps)
         over = [step for step in steps if step.is_over]
         deleted = 0

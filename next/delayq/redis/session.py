@@ -29,7 +29,7 @@ from delayq.core.options import Options
 from delayq.core.shards import queue_of
 from delayq.core.views import JobInfo
 from delayq.redis.calls import inspect
-from delayq.redis.calls.call import Call, command, read, value_of
+from delayq.redis.calls.call import Call, command, value_of
 from delayq.redis.calls.jobs import OfNewQueue
 from delayq.redis.calls.queues import list_queue
 from delayq.redis.connection.executor import Executor
@@ -194,8 +194,7 @@ class Session:
             )
 
     async def _which_have(self, queues: Sequence[str], job_id: str) -> list[bool | BackendError]:
-        shards = [self.shards.of_job(queue, job_id) for queue in queues]
-        calls = [read("HEXISTS", self.keys.of_queue(shard, "jobs"), job_id, parse=bool) for shard in shards]
+        calls = [inspect.has_job(self.keys, self.shards.of_job(queue, job_id), job_id) for queue in queues]
         return await self.executor.run_all(calls)
 
     def _note_listing(self, shard: str, listed: bool | BackendError) -> None:

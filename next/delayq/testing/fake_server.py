@@ -153,14 +153,14 @@ class FakeServer:
             return [b"unknown"]
         batch.told.update(row[0].encode() for row in call.rows if row[1] == "told")
         due = [b"before"] if batch.plan.before and b"before" not in batch.told else []
-        return [b"running", batch.raw, due, [1] * len(call.rows), int(batch.plan.allow_failures), b""]
+        return [b"running", batch.raw, due, [1] * len(call.rows), b""]
 
     def _fields_of_batch(self, call: Arguments) -> list[bytes | None]:
         batch = self.batches.get((call.space, call.of.removeprefix(OF_BATCH)))
         if batch is None:
-            return [None] * 7
+            return [None] * 6
         allow = b"1" if batch.plan.allow_failures else b"0"
-        return [b"%d" % batch.created_ms, b"%d" % len(batch.members), allow, b"1", None, None, batch.raw]
+        return [b"%d" % batch.created_ms, b"%d" % len(batch.members), allow, None, None, batch.raw]
 
     def _members(self, call: Arguments) -> dict[str, None]:
         batch = self.batches.get((call.space, call.of.removeprefix(OF_BATCH)))

@@ -73,6 +73,7 @@ class Child:
 
     `lease`: shortest lease of the queues, in seconds. `jobs_left`: how many jobs the child may run; None = any number.
     `rest`: pause before the next job starts, in seconds. `idle_wait`: longest wait for a job in one call, in seconds.
+    `awaits_follow_ups`: True = the child does not count as idle while follow-up jobs are about to be sent.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Child:
         jobs_left: int | None = None,
         rest: float = 0.0,
         idle_wait: float = IDLE_WAIT,
+        awaits_follow_ups: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -97,6 +99,7 @@ class Child:
         self._jobs_left = jobs_left
         self._rest = rest
         self._idle_wait = idle_wait
+        self._awaits_follow_ups = awaits_follow_ups
         self._clock = clock
         self._sleep = sleep
         self._under_way: UnderWay | None = None
@@ -286,12 +289,14 @@ class Child:
             return
         sent_at = self._clock()
         try:
+            # This comes before the read, because a follow-up job is stored before its record is deleted.
+            has_follow_ups = self._awaits_follow_ups and self._consumer.has_follow_ups()
             taken = self._consumer.wait(self._idle_wait)
         except BackendError:
             self._must_replay = True
             raise
         self._found_nothing = not taken
-        if not taken:
+        if not taken and not has_follow_ups:
             self._slots.set_idle(since=sent_at, has_unread=self._consumer.has_unread())
         self._add(taken, sent_at)
 
@@ -367,7 +372,7 @@ class Child:
                 continue
             if answer == SettleAnswer.STOP_ASKED:
                 logger.info(
-                    "job %s of %s does not run again: a cancel asked it to stop",
+                    "job %s of %s does not run again, because the job or its batch was cancelled",
                     settlement.id,
                     queue_of(settlement.queue),
                     extra={"job_id": settlement.id, "queue": queue_of(settlement.queue)},

@@ -87,6 +87,7 @@ def run_child(
         jobs_left=jobs_left,
         rest=options.rest,
         idle_wait=options.idle_wait,
+        awaits_follow_ups=options.stop_when_empty_for is not None,
     )
     _listen_to_signals(child, runner)
     watchdog = Watchdog(

@@ -5,7 +5,8 @@
 --
 -- KEYS   plan            hash    fields plan, allow, total, sealed, cancelled_ms, finished_ms, failed_once, walk, and
 --                                told_before, told_catch, told_then, told_finally
--- KEYS   pending         hash    id -> `<queue> <links>`, for members that have not ended
+-- KEYS   pending         hash    id -> `<queue> <links>`, for members that have not ended; after the first link of a
+--                                chain: `<queue> <links> <job id>` of the present link
 -- KEYS   succeeded       set     ids of members that have succeeded
 -- KEYS   broken          hash    id -> `<queue> <job id>`, the job that failed
 -- KEYS   skipped         hash    id -> 1, for members that were cancelled or stopped
@@ -20,12 +21,14 @@
 --                  done     the member has succeeded: pending, broken or skipped -> succeeded
 --                  failed   the member has failed: pending or skipped -> broken, or a new job in broken
 --                  skipped  the member was cancelled or stopped: pending -> skipped
---                  next     a job of a chain is done, and the caller wants to send the next job. If the batch was
---                           cancelled, the chain stops: pending -> skipped
+--                  next     a job of a chain is done, and the caller wants to send the next job. If the member is
+--                           pending, `job` becomes its text in `pending`, so that a cancel finds the next job. If the
+--                           batch was cancelled, the chain stops: pending -> skipped
 --                  told     the caller has performed the duty, and the script stops returning it
---          job   with the word `failed`: `<queue> <job id>` of the job that failed; else ''
+--          job   with the word `failed`: `<queue> <job id>` of the job that failed; with the word `next`: the new text
+--                in `pending`, or '' to leave the text; else ''
 --
--- RETURNS  {state, plan, duties, answers, allow, cancelled_ms}, or {unknown} if the batch does not exist
+-- RETURNS  {state, plan, duties, answers, cancelled_ms}, or {unknown} if the batch does not exist
 --            state         running or finished
 --            plan          plan of the batch; '' if no duty is due
 --            duties        list of the due duties, in this order:
@@ -38,7 +41,6 @@
 --                            1  the row changed something; with the word `next`: send the next job
 --                            0  nothing changed, or the member is unknown; with the word `next`: do not send the next
 --                               job
---            allow         1 or 0, as in batch_open
 --            cancelled_ms  time at which the batch was cancelled, epoch ms; '' = not cancelled
 -- COST     O(rows); send at most 500 rows
 --
@@ -126,10 +128,13 @@ end
 
 -- A chain that this function has stopped stays stopped if the call is repeated. If a failed member of a cancelled batch
 -- sends the word `next`, its failed job was retried and has succeeded, so its chain goes on.
-function handlers.next(id)
+function handlers.next(id, job)
   if cancelled_ms then
     handlers.skipped(id)
     return places[id] == succeeded or places[id] == broken
+  end
+  if places[id] == pending and job ~= '' then
+    redis.call('HSET', pending, id, job)
   end
   return places[id] ~= nil
 end
@@ -186,4 +191,4 @@ add_duty('finally', finished_ms and not told[4])
 
 local plan_text = #duties > 0 and redis.call('HGET', plan, 'plan') or ''
 local state = finished_ms and 'finished' or 'running'
-return { state, plan_text, duties, answers, allow and 1 or 0, cancelled_ms or '' }
+return { state, plan_text, duties, answers, cancelled_ms or '' }

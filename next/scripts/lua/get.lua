@@ -33,6 +33,7 @@
 -- COST     O(log n)
 
 -- include: is_delivered
+-- include: asks_to_stop
 -- include: read_entry
 
 local due = redis.call('ZSCORE', scheduled, id)
@@ -67,6 +68,8 @@ else
   return { state }
 end
 
+local asked = redis.call('HGET', cancel, id)
+
 return {
   state,
   due or '',
@@ -78,6 +81,6 @@ return {
   entry or '',
   consumer,
   idle_ms,
-  redis.call('HGET', cancel, id) or '',
+  asks_to_stop(asked) and asked or '',
   entry and redis.call('HGET', progress, id) or '',
 }

@@ -96,6 +96,36 @@ def test_show_names_failed_jobs_and_the_next_step(run: Run, client: DelayQ) -> N
     assert run("failed", "show", "b1.1", "--queue", "q").exit_code == 0
 
 
+def test_show_names_members_without_a_job_and_the_next_step(
+    run: Run, client: DelayQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send("sent")
+    assert lines(run, "show", "sent")[0]["without_job"] == []
+    assert run("batch", "show", "sent").stderr == ""
+
+    async def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchOperations, "_send_members", die)
+        with pytest.raises(KeyboardInterrupt):
+            send("b1", 22)
+    (shown,) = lines(run, "show", "b1")
+    assert (shown["state"], len(shown["without_job"])) == ("running", 20)
+    end = run("batch", "show", "b1")
+    assert end.stdout.count("no job ") == 20
+    assert end.stderr == (
+        "delayq: A member without a job was not sent yet, or its end is not recorded yet. If the program that "
+        "dispatched the batch has died, repeat the dispatch with the same id and members, or end the batch: "
+        "`delayq batch cancel b1`.\n"
+    )
+    assert run("-q", "batch", "show", "b1").stderr == ""
+    send("b1", 22)
+    assert lines(run, "show", "b1")[0]["without_job"] == []
+    client.cancel("b1.1", queue="q")
+    assert lines(run, "show", "b1")[0]["without_job"] == [{"id": "b1.1", "queue": "q"}]
+
+
 def test_show_lists_at_most_20_failed_jobs(run: Run, client: DelayQ) -> None:
     send("b1", 22, allow_failures=True)
     fail(client, *[f"b1.{n}" for n in range(22)])

@@ -161,6 +161,27 @@ def test_a_refused_job_keeps_no_other_from_its_retry(run: Run, failures: DelayQ,
     ]
 
 
+@pytest.mark.parametrize(("word", "done"), [("retry", "scheduled"), ("forget", "forgotten")])
+def test_a_refused_id_is_told_as_json(run: Run, failures: DelayQ, word: str, done: str) -> None:
+    failures.schedule("waits", id="waits", queue="orders", delay="1h")
+    ended = run("failed", word, "nope", "waits", "pay-1", "no id", "--json")
+    assert ended.exit_code == 4
+    assert [json.loads(line) for line in ended.stdout.splitlines()] == [
+        {"id": "nope", "queue": None, "outcome": "unknown"},
+        {"id": "waits", "queue": None, "outcome": "refused"},
+        {"id": "pay-1", "queue": "orders", "outcome": done},
+    ]
+
+
+def test_a_refused_retry_is_told_as_json(run: Run, failures: DelayQ, server: redis.Redis) -> None:
+    server.hdel("delayq:{orders}:jobs", "close-1")
+    ended = run("failed", "retry", "close-1", "--queue", "orders", "--json")
+    assert (ended.exit_code, json.loads(ended.stdout)) == (
+        4,
+        {"id": "close-1", "queue": "orders", "outcome": "refused"},
+    )
+
+
 @pytest.mark.parametrize("words", [("retry", "--all"), ("forget", "--all", "--yes")], ids=" ".join)
 def test_an_id_that_is_none_keeps_no_other_from_its_change(
     run: Run, failures: DelayQ, server: redis.Redis, words: tuple[str, ...]

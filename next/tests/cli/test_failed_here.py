@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, InvalidInput
+from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.jobs.registry import registry
 from delayq.manager import set_manager
 from tests.cli.conftest import Run, Tell
@@ -65,6 +66,14 @@ def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> No
     assert (ended.exit_code, ended.stdout) == (0, "pay-0  done in queue money\n")
     assert Path("paid").read_text() == f"0 by {os.getpid()}\n"
     assert shop.get("pay-0", queue="money") is None
+
+
+def test_a_job_that_cannot_run_is_told_as_json(run: Run, shop: DelayQ) -> None:
+    shop.schedule("shop.pay", id="waits", queue="money", delay="1h")
+    for id, outcome in (("nope", "unknown"), ("waits", "refused")):
+        ended = run("failed", "retry", "--here", id, "--app", "here_jobs", "--json")
+        assert json.loads(ended.stdout) == {"id": id, "queue": None, "outcome": outcome}
+        assert isinstance(ended.exception, JobNotFound if outcome == "unknown" else JobNotFailed)
 
 
 def test_a_discarded_job_is_done(run: Run, shop: DelayQ) -> None:

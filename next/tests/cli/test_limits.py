@@ -5,6 +5,7 @@ import json
 import pytest
 
 from delayq import DelayQ, RateLimit
+from delayq.core.errors import LimitNotFound
 from tests.cli.conftest import Run, Tell
 
 
@@ -52,3 +53,10 @@ def test_an_unknown_limit_is_exit_code_3(tell: Tell) -> None:
         "delayq: No limit has the name 'nail'. `delayq limit list` lists all limits.\n",
     )
     assert tell("limit", "free", "my mail")[0] == 2
+
+
+def test_an_unknown_limit_is_told_as_json(run: Run) -> None:
+    for key in (None, "ann"):
+        end = run("limit", "free", "nail", *(["--key", key] if key else []), "--json")
+        assert json.loads(end.stdout) == {"name": "nail", "key": key, "outcome": "unknown"}
+        assert isinstance(end.exception, LimitNotFound)

@@ -9,6 +9,7 @@ import redis
 
 from delayq import DelayQ, DelayqError
 from delayq.cli import output
+from delayq.core.errors import QueueInUse, QueueNotFound
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.server import ServerExecutor
@@ -159,6 +160,24 @@ def test_a_queue_is_set_shown_and_removed(run: Run) -> None:
     run("cancel", "order-42", "--queue", "orders")
     assert run("queue", "remove", "orders").stdout == "orders  removed\n"
     assert answer(run, "stats") == {"queues": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("queue", "show", "nope"), {"queue": "nope", "state": "unknown"}),
+        (("queue", "remove", "nope"), {"queue": "nope", "outcome": "unknown"}),
+        (("resume", "nope"), {"queue": "nope", "outcome": "unknown"}),
+        (("clear", "--queue", "nope", "--yes"), {"queue": "nope", "outcome": "unknown"}),
+        (("queue", "remove", "orders"), {"queue": "orders", "outcome": "refused"}),
+        (("queue", "set", "orders", "--shards", "4"), {"queue": "orders", "outcome": "refused"}),
+    ],
+)
+def test_a_refusal_is_told_as_json(run: Run, words: tuple[str, ...], told: dict[str, str]) -> None:
+    run("schedule", "n", "--queue", "orders", "--in", "1h")
+    end = run(*words, "--json")
+    assert json.loads(end.stdout) == told
+    assert isinstance(end.exception, QueueInUse if "refused" in told.values() else QueueNotFound)
 
 
 def test_the_number_of_shards_changes_while_the_queue_is_empty(run: Run) -> None:

@@ -31,7 +31,14 @@ from delayq.core.json_shapes.jobs import (
     WhyShape,
 )
 from delayq.core.json_shapes.members import members_of
-from delayq.core.json_shapes.queues import HoldsShape, PauseShape, QueueShape, StatsShape, UpcomingShape
+from delayq.core.json_shapes.queues import (
+    HoldsShape,
+    PauseShape,
+    QueueShape,
+    StatsShape,
+    UnknownQueueShape,
+    UpcomingShape,
+)
 from delayq.core.json_shapes.setup import KeyShape, ServerStoppedShape, SettingOriginShape, SettingShape
 from delayq.core.json_shapes.workers import ControlShape, MoveShape, RunningJobShape, WorkerShape
 from delayq.core.names import LOST_JOB
@@ -177,11 +184,11 @@ BATCH = BatchInfo(
 
 
 def test_a_batch_has_its_counts_and_its_failed_jobs() -> None:
-    assert printed(BatchShape.of(BATCH).with_failed([("orders", "import.2")])) == (
+    assert printed(BatchShape.of(BATCH).with_jobs([("orders", "import.2")], [("orders", "import.3")])) == (
         '{"id":"import","name":"monthly","state":"running","total":4,"pending":1,"succeeded":2,"failed":1,"skipped":0,'
         '"per_cent":75,"allows_failures":true,"created_ms":1795790900508,"created":"2026-11-27T14:48:20.508Z",'
         '"cancelled_ms":null,"cancelled":null,"finished_ms":null,"finished":null,'
-        '"failed_jobs":[{"id":"import.2","queue":"orders"}]}'
+        '"failed_jobs":[{"id":"import.2","queue":"orders"}],"without_job":[{"id":"import.3","queue":"orders"}]}'
     )
 
 
@@ -196,7 +203,7 @@ EXAMPLES: list[Any] = [
     QueueOutcomeShape("orders", "removed"),
     DeletedShape("orders", 12),
     BatchShape.of(BATCH),
-    BatchShape.of(BATCH).with_failed([("orders", "import.2")]),
+    BatchShape.of(BATCH).with_jobs([("orders", "import.2")], []),
     UnknownBatchShape("import"),
     BatchOutcomeShape("import", "cancelled"),
     BatchRetryShape("import", 1),
@@ -211,6 +218,7 @@ EXAMPLES: list[Any] = [
     PauseShape.of("orders", 0),
     PauseShape.of("orders", DUE).with_running([JobIdShape("order-42", "orders")]),
     UpcomingShape.of(Upcoming("orders", CREATED, 60_000, 1, [0, 2], 3)),
+    UnknownQueueShape("orders"),
     HoldsShape(1, 0, 0, 0, 0, 0),
     UnknownJobShape("order-42", None),
     QueueShape.of(

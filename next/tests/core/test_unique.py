@@ -79,8 +79,15 @@ def test_a_unique_key_that_cannot_be(members: dict[str, Any], sentence: str) -> 
 @pytest.mark.parametrize(
     ("unique", "sentence"),
     [
-        (Unique(key=["nobody"]), r"names the member 'nobody', but the payload does not have this member"),
-        (Unique(key=lambda data: ""), r"The function of a unique key returned ''"),
+        (
+            Unique(key=["nobody"]),
+            r"key of the job 'order\.close' names the member 'nobody', but the payload does not have this member",
+        ),
+        (Unique(key=lambda data: ""), r"function \S*<lambda> of the unique key of the job 'order\.close' returned ''"),
+        (
+            Unique(key=lambda data: data["nobody"]),
+            r"function \S*<lambda> of the unique key of the job 'order\.close' raised KeyError: 'nobody'",
+        ),
         ("", r"unique is ''"),
         (42, r"unique is 42"),
     ],
@@ -88,3 +95,10 @@ def test_a_unique_key_that_cannot_be(members: dict[str, Any], sentence: str) -> 
 def test_a_key_that_the_payload_does_not_give(unique: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         lock_of(unique, "order.close", DATA)
+
+
+def test_the_error_of_a_key_function_is_the_cause() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        lock_of(Unique(key=lambda data: data["nobody"]), "order.close", DATA)
+    assert isinstance(refused.value.__cause__, KeyError)
+    assert (refused.value.field, bool(refused.value.hint)) == ("unique", True)

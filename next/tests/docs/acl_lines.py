@@ -72,7 +72,7 @@ _READING: Final[list[Root]] = [
     *(Operations.get, Operations.look_elsewhere, Operations.wait, Operations.list_jobs, Operations.iter_jobs),
     *(Operations.search, Operations.iter_search, Operations.find_failed, LimitOperations.list),
     *(Operations.iter_failed, Operations.failed_groups, Operations.workers, Operations.control),
-    *(BatchOperations.get, BatchOperations.failed, batches.newest_batches),
+    *(BatchOperations.get, BatchOperations.failed, BatchOperations.without_job, batches.newest_batches),
 ]
 _CONSUMING: Final[list[Root]] = [
     *(delivery.read_new, delivery.read_pending, delivery.wait_new, delivery.renew, delivery.progress),

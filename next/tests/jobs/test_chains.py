@@ -23,8 +23,15 @@ from delayq import (
     dispatch,
     find_batch,
 )
+from delayq.core.chain import BatchPlan, Chain, link_of
+from delayq.core.envelope import decode
 from delayq.core.exit_codes import ExitCode
+from delayq.core.follow_up import member_jobs
+from delayq.core.job_spec import JobSpec
+from delayq.core.options import Options
+from delayq.jobs.batch import RunningBatch
 from delayq.jobs.dispatch import Sendable, _by_name
+from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.leaf import drive
 from delayq.redis.relay import OutboxRelay
 
@@ -95,6 +102,17 @@ def test_bad_input_is_refused_and_nothing_is_sent(
     assert sent.queues() == []
 
 
+def test_a_member_of_a_batch_adds_no_batch_to_its_chain(manager: Manager) -> None:
+    (job,) = member_jobs(BatchPlan("b", members=[Chain([link_of(JobSpec("n"), Options(), 0)])]), now_ms=0)
+    context = WorkerContext(decode(job.envelope), job.envelope, tries=1, due_ms=0)
+    for add in (context.chain.prepend, context.chain.append):
+        with pytest.raises(InvalidInput, match="member of a batch") as refused:
+            add(batch([Step()]))
+        assert (refused.value.field, bool(refused.value.hint)) == ("chain", True)
+    context.chain.append(Step())
+    assert context.chain.remaining == ["chains.step"]
+
+
 def test_a_window_without_length_is_refused() -> None:
     with pytest.raises(InvalidInput, match="window is None"):
         Unique(until="window")
@@ -128,7 +146,8 @@ def test_chains_and_batches_are_sent_in_an_event_loop(manager: Manager, sent: De
     async def send() -> BatchInfo:
         await chain(Step(), Step()).adispatch()
         info = await batch([Step(), Step()], id="b1").adispatch()
-        assert await afind_batch("b1") == info
+        assert info.outcome == "created"
+        assert await afind_batch("b1") == msgspec.structs.replace(info, outcome=None)
         await manager.connection().aclient.close()
         return info
 
@@ -151,6 +170,15 @@ def test_a_chain_whose_first_key_is_taken_is_not_sent(sent: DelayQ) -> None:
     assert isinstance(ref, JobRef)
     assert (ref.outcome, ref.id) == ("kept", owner.id)
     assert sent.stats("steps")[0].scheduled == 1
+
+
+def test_the_outcome_says_whether_members_were_added(sent: DelayQ) -> None:
+    assert batch([Step()], id="b1").dispatch().outcome == "created"
+    running = RunningBatch("b1", "b1.0")
+    assert running.add([Step()]).outcome == "created"
+    assert running.add([]).outcome == "kept"
+    running.cancel()
+    assert running.add([Step()]).outcome == "kept"
 
 
 def test_a_chain_begins_with_a_batch(sent: DelayQ) -> None:
@@ -185,7 +213,7 @@ def test_members_that_a_second_dispatch_adds_are_sent(manager: Manager, sent: De
     members = [Step(text=str(n)) for n in range(5)]
     batch(members[:3], id="b1").dispatch()
     info = batch(members, id="b1").dispatch()
-    assert (info.total, sent.stats("steps")[0].scheduled) == (5, 5)
+    assert (info.total, info.outcome, sent.stats("steps")[0].scheduled) == (5, "created", 5)
 
 
 def test_a_cancelled_batch_without_any_job_sends_its_callbacks(manager: Manager, sent: DelayQ) -> None:
@@ -219,7 +247,7 @@ def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:
     batch([Step()], id="b1").dispatch()
     sent.batches.cancel("b1")
     info = batch([Step(), Step()], id="b1").dispatch()
-    assert (info.total, sent.stats("steps")[0].scheduled) == (1, 0)
+    assert (info.total, info.outcome, sent.stats("steps")[0].scheduled) == (1, "kept", 0)
 
 
 def test_a_finished_batch_is_not_cancelled(sent: DelayQ) -> None:
@@ -230,7 +258,8 @@ def test_a_finished_batch_is_not_cancelled(sent: DelayQ) -> None:
     drive(relay.relay("steps"))
     info = find_batch("b1")
     assert info is not None
-    assert info.state == "incomplete"
+    assert (info.state, info.outcome) == ("incomplete", None)
+    assert batch([Step()], id="b1").dispatch().outcome == "kept"
     with pytest.raises(Conflict, match="has finished"):
         sent.batches.cancel("b1")
 

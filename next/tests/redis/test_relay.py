@@ -3,20 +3,21 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 import redis
 
-from delayq.backends.values import Acked, Delivery, Relayed
+from delayq.backends.values import Acked, Delivery, Relayed, SettleAnswer
 from delayq.core.chain import BatchPlan, Chain, Link, Membership, encode, places_of_members, without_members
 from delayq.core.errors import BackendError
 from delayq.core.follow_up import member_jobs
 from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
 from delayq.redis import repair
-from delayq.redis.batch_cancel import note_members
+from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches, delivery
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.executor import Executor
@@ -325,6 +326,125 @@ def test_the_first_failure_cancels_the_batch_and_stops_chains_before_their_next_
     assert counts(queue) == (0, 1, 1, 2)
     assert ids_of(queue) == {"bad", "catch", "finally"}
     assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "bad"
+
+
+def cancel_batch(queue: QueueOnServer) -> None:
+    queue.run(note_members(queue.keys, OPTIONS, "b1", (), cancel=True))
+
+
+def walk(queue: QueueOnServer) -> None:
+    """Cancel the waiting members of the batch, as the duty `cancel` does."""
+    drive(BatchCancel(queue.executor, queue.keys, OPTIONS, ShardCounts(queue.executor, queue.keys)).some("b1"))
+
+
+def test_a_cancel_finds_the_link_of_a_chain_that_waits_in_its_queue(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two", queue="mail", delay_ms=HOUR), link("three")])))
+    (job,) = queue.read()
+    assert queue.ack(job)
+    relay(queue)
+    assert "two" in queue.server.hgetall(queue.keys.of_queue("mail", "jobs"))
+    cancel_batch(queue)
+    walk(queue)
+    assert queue.server.hgetall(queue.keys.of_queue("mail", "jobs")) == {}
+    relay(queue, "mail")
+    assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+
+
+def test_a_running_member_of_a_cancelled_batch_does_not_run_again(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(single("retried"), single("fails"), single("done"), single("asked"), allow_failures=True))
+    running = {job.id: job for job in queue.read()}
+    assert queue.cancel("asked", running=True) == "running"
+    cancel_batch(queue)
+    walk(queue)
+    assert queue.renew(*running.values()).cancelled == [("orders", "asked")]  # the others may finish
+    info = queue.get("retried")
+    assert info is not None and info.cancel_asked_ms is None
+    assert queue.release(running["retried"], 0) == SettleAnswer.STOP_ASKED
+    assert queue.ack_stopped(running["retried"])
+    assert queue.fail(running["fails"]) == SettleAnswer.SETTLED
+    assert queue.ack(running["done"])
+    assert queue.ack(running["asked"])
+    relay(queue)
+    assert counts(queue) == (0, 1, 1, 2)
+    assert queue.server.hgetall(queue.key("cancel")) == {}
+
+
+def test_a_member_whose_worker_dies_after_the_cancel_does_not_run_again(queue: QueueOnServer) -> None:
+    open_batch(queue, plan_of(single("one")))
+    (job,) = queue.read()
+    cancel_batch(queue)
+    walk(queue)
+    queue.recover(job)
+    (again,) = queue.read()
+    assert (again.id, again.is_stopping) == ("one", True)
+
+
+class CancelsBatch(Mortal):
+    """Cancels the batch before a round trip, as another program can, and may then die as a Mortal."""
+
+    def __init__(self, queue: QueueOnServer, before: int, trips: int = 1_000) -> None:
+        super().__init__(queue.executor, trips, loses_reply=False)
+        self._queue = queue
+        self._before = before
+
+    async def run_all(self, calls: Sequence[Call[T]], *, block: float = 0.0) -> list[T | BackendError]:
+        if not self._before:
+            cancel_batch(self._queue)
+            walk(self._queue)
+        self._before -= 1
+        return await super().run_all(calls, block=block)
+
+
+@pytest.mark.parametrize("lives_for", [1, 2, 3, 1_000])
+@pytest.mark.parametrize("before", range(7))
+def test_a_cancel_while_the_relay_sends_a_link_leaves_no_link_in_its_queue(
+    queue: QueueOnServer, before: int, lives_for: int
+) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two", delay_ms=HOUR)])))
+    (job,) = queue.read()
+    assert queue.ack(job)
+    with suppress(Died):
+        drive(make_relay(queue, executor=CancelsBatch(queue, before, before + lives_for)).relay("orders"))
+    for _ in range(3):
+        relay(queue)
+    if ids_of(queue) == {"two"}:  # the relay had ended before the cancel
+        cancel_batch(queue)
+        walk(queue)
+        relay(queue)
+    assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-1],
+        lambda raw: raw.replace(b'"chain":{"links":[', b'"chain":{"links":[1,'),
+        lambda raw: raw.replace(b'{"job":{"v":1', b'{"job":{"v":7'),
+    ],
+    ids=["no JSON", "no chain", "no link"],
+)
+@pytest.mark.parametrize("ended", ["done", "failed", "cancelled"])
+def test_a_member_that_cannot_be_read_counts_as_failed(
+    queue: QueueOnServer, server: redis.Redis, damage: Callable[[bytes], bytes], ended: str
+) -> None:
+    open_batch(queue, plan_of(Chain([link("one"), link("two")])))
+    (job,) = queue.read()
+    damaged = damage(job.envelope)
+    assert damaged != job.envelope
+    server.hset(queue.key("jobs"), "one", damaged)
+    ends: dict[str, Callable[[Delivery], object]] = {
+        "done": queue.ack,
+        "failed": queue.fail,
+        "cancelled": queue.ack_stopped,
+    }
+    ends[ended](job)
+    relay(queue)
+    if ended == "cancelled":
+        assert (counts(queue), ids_of(queue)) == ((0, 0, 0, 1), {"finally"})
+    else:
+        assert counts(queue) == (0, 0, 1, 0)
+        assert envelope_at(queue, "catch")["headers"]["delayq-failed-id"] == "one"
+        assert server.hgetall(queue.keys.of_batch("b1", "broken")) == {"one": "orders one"}
 
 
 def test_a_batch_that_another_program_has_damaged_stops_no_other(

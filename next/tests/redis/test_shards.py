@@ -9,7 +9,9 @@ import pytest
 import redis
 
 from delayq import AsyncDelayQ, DelayQ, JobSpec
+from delayq.core.chain import BatchPlan, Chain, link_of
 from delayq.core.errors import BackendUnavailable, InvalidInput, JobNotFound, QueueInUse
+from delayq.core.options import Options
 from delayq.core.shards import shard_names
 from delayq.redis.shard_counts import CHANGING
 from tests.support.waiting import wait_until
@@ -264,3 +266,12 @@ def test_changes_beside_producers_and_cancels(url: str, server: redis.Redis) -> 
     assert wrong == []
     assert ids_in(server) == {}
     assert stored[0] > 20
+
+
+def test_a_client_that_does_not_know_the_number_cancels_a_batch(client: DelayQ, url: str, server: redis.Redis) -> None:
+    links = [link_of(JobSpec(name="n", queue="orders", delay="1h"), Options(), 0, job_id=f"b.{n}") for n in range(20)]
+    client.batches.send(BatchPlan("b", members=[Chain([link]) for link in links]))
+    assert sorted(ids_in(server)) == NAMES
+    with DelayQ(url) as stranger:
+        stranger.batches.cancel("b")
+    assert ids_in(server) == {}

@@ -136,10 +136,10 @@ def test_a_new_batch_is_stored_with_its_members(batch: BatchOnServer) -> None:
         created_ms=NOW,
         cancelled_ms=None,
         finished_ms=None,
-        is_sealed=True,
         allow_failures=True,
         plan=PLAN,
     )
+    assert batch.field("sealed") == "1"
     assert batch.lives() == {0}
 
 
@@ -149,7 +149,7 @@ def test_a_batch_that_was_not_opened_has_no_row(batch: BatchOnServer) -> None:
 
 def test_a_dispatch_of_several_calls_is_sealed_by_its_last_call(batch: BatchOnServer) -> None:
     assert batch.open("a", seal=False).total == 1
-    assert batch.note(done("a")) == Noted("running", b"", [], [True], False, None)
+    assert batch.note(done("a")) == Noted("running", b"", [], [True], None)
     assert batch.open("b", "c").total == 3
     assert batch.note().due == ["before"]
 
@@ -196,7 +196,7 @@ def test_a_batch_that_ended_before_its_seal_is_finished_by_the_next_note(batch: 
     assert batch.note(done("a")).state == "running"
     batch.open("a")
     assert batch.field("finished_ms") is None
-    assert batch.note() == Noted("finished", PLAN, ["before", "then", "finally"], [], False, None)
+    assert batch.note() == Noted("finished", PLAN, ["before", "then", "finally"], [], None)
 
 
 def test_a_finished_batch_gets_no_more_members(batch: BatchOnServer) -> None:
@@ -257,6 +257,18 @@ def test_a_chain_of_a_cancelled_batch_stops_unless_a_retry_made_it_go_on(batch: 
         assert batch.place_of("a") == ("skipped" if place == "pending" else place)
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_the_word_next_notes_the_present_link_of_a_pending_member(batch: BatchOnServer, place: str) -> None:
+    batch.open("a", "other", allow=True)
+    batch.put("a", place)
+    before = batch.members()["a"]
+    after = ("pending", "mails 2 j2") if place == "pending" else before
+    assert batch.note(("a", "next", "mails 2 j2")).answers == [True]
+    assert batch.members()["a"] == after
+    batch.note(proceed("a"))
+    assert batch.members()["a"] == after
+
+
 @pytest.mark.parametrize("word", ["done", "failed", "skipped", "next", "told"])
 @pytest.mark.parametrize("cancel", [False, True])
 def test_an_unknown_member_changes_nothing(batch: BatchOnServer, word: Word, cancel: bool) -> None:
@@ -268,7 +280,7 @@ def test_an_unknown_member_changes_nothing(batch: BatchOnServer, word: Word, can
 
 def test_an_unknown_batch_stores_nothing(batch: BatchOnServer) -> None:
     with batch.queue.unchanged():
-        assert batch.note(done("a"), proceed("b"), cancel=True) == Noted("unknown", b"", [], [False] * 2, False, None)
+        assert batch.note(done("a"), proceed("b"), cancel=True) == Noted("unknown", b"", [], [False] * 2, None)
 
 
 def test_rows_of_one_call_are_recorded_in_order(batch: BatchOnServer) -> None:
@@ -363,7 +375,7 @@ def test_the_first_failure_cancels_the_batch_once(batch: BatchOnServer) -> None:
 def test_failures_that_are_allowed_do_not_cancel_the_batch(batch: BatchOnServer) -> None:
     batch.open("a", "b", allow=True)
     noted = batch.note(failed("a"), proceed("b"))
-    assert noted == Noted("running", PLAN, ["before", "catch"], [True, True], True, None)
+    assert noted == Noted("running", PLAN, ["before", "catch"], [True, True], None)
 
 
 def test_an_operator_cancels_and_seals_the_batch(batch: BatchOnServer) -> None:
@@ -512,7 +524,7 @@ class Model:
 
     def note(self, rows: Sequence[Row], *, cancel: bool, now: int) -> Noted:
         if not self.exists:
-            return Noted("unknown", b"", [], [False] * len(rows), False, None)
+            return Noted("unknown", b"", [], [False] * len(rows), None)
         if cancel and self.finished is None:
             self.sealed = True
             self._cancel(now)
@@ -530,7 +542,7 @@ class Model:
         }
         due = [duty for duty in DUTIES if is_due[duty]]
         state: Any = "running" if self.finished is None else "finished"
-        return Noted(state, PLAN if due else b"", due, answers, self.allow, self.cancelled)
+        return Noted(state, PLAN if due else b"", due, answers, self.cancelled)
 
     def row(self) -> BatchRow | None:
         if not self.exists:
@@ -543,7 +555,6 @@ class Model:
             created_ms=NOW,
             cancelled_ms=self.cancelled,
             finished_ms=self.finished,
-            is_sealed=self.sealed,
             allow_failures=self.allow,
             plan=PLAN,
         )
@@ -557,6 +568,8 @@ class Model:
         place = self._place(id)
         if word == "next":
             if self.cancelled is None:
+                if place == "pending" and job:
+                    self.members[id] = ("pending", job)
                 return id in self.members
             if place == "pending":
                 self.members[id] = ("skipped", "1")
@@ -617,5 +630,6 @@ def test_drawn_sequences_agree_with_the_model(batch: BatchOnServer, seed: int) -
                 seen.update([noted.state, *due])
             assert batch.members() == model.members
             assert batch.row() == model.row()
+            assert (batch.field("sealed") is not None) == model.sealed
             assert batch.lives() == ({model.lives} if model.exists else set())
     assert seen >= {*DUTIES, "opened", "unknown", "finished", "cancelled", "running"}

@@ -34,6 +34,7 @@ class FakeConsumer:
         self.restart_ms = 0
         self.lost: list[Delivery] = []
         self.refuses = False
+        self.owes = False
         self.answer = SettleAnswer.SETTLED
         self.progress: list[tuple[DeliveryRef, bytes]] = []
 
@@ -73,6 +74,9 @@ class FakeConsumer:
 
     def has_unread(self) -> bool:
         return self.refuses
+
+    def has_follow_ups(self) -> bool:
+        return self.owes
 
 
 class FakeKeeper:

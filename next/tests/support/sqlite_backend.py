@@ -257,6 +257,9 @@ class SqliteConsumer:
     def has_unread(self) -> bool:
         return False
 
+    def has_follow_ups(self) -> bool:
+        return False
+
 
 class SqliteLeaseKeeper:
     """A LeaseKeeper."""

@@ -22,7 +22,7 @@ from tests.support.fakes import FakeClock, FakeConsumer, delivery
 class ChildUnderTest:
     """A child whose handlers move the clock."""
 
-    def __init__(self, consumer: FakeConsumer) -> None:
+    def __init__(self, consumer: FakeConsumer, *, awaits_follow_ups: bool = False) -> None:
         self.consumer = consumer
         self.clock = FakeClock()
         self.slots = SlotTable(["q", "other"])
@@ -47,7 +47,15 @@ class ChildUnderTest:
 
         attempts = Attempts(registry, now_ms=consumer.now_ms)
         executor = JobRunner(self.in_flight, attempts, registry, threads=1)
-        self.child = Child(consumer, self.slots, self.in_flight, executor, lease=30, clock=self.clock)
+        self.child = Child(
+            consumer,
+            self.slots,
+            self.in_flight,
+            executor,
+            lease=30,
+            awaits_follow_ups=awaits_follow_ups,
+            clock=self.clock,
+        )
         self.watchdog = Watchdog(
             self.in_flight,
             settle_and_hand_back=self.child.settle_and_hand_back,
@@ -78,6 +86,17 @@ def test_a_child_that_always_has_jobs_reads_a_restart_request() -> None:
     under_test.child.step()
     under_test.child.step()
     assert (under_test.slots.restart_ms(), under_test.slots.idle_for()) == (5, None)
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_child_is_not_idle_while_follow_up_jobs_are_about_to_be_sent(awaits: bool) -> None:
+    under_test = ChildUnderTest(FakeConsumer(), awaits_follow_ups=awaits)
+    under_test.consumer.owes = True
+    under_test.child.step()
+    assert (under_test.slots.idle_for() is None) == awaits
+    under_test.consumer.owes = False
+    under_test.child.step()
+    assert under_test.slots.idle_for() is not None
 
 
 def test_jobs_of_two_queues_that_have_the_same_entry_id_both_run() -> None:
@@ -152,7 +171,7 @@ def test_a_job_that_was_asked_to_stop_is_settled_again_as_stopped(caplog: pytest
         under_test.child.step()
     with caplog.at_level("INFO"):
         under_test.child.settle()
-    assert caplog.messages[-1] == "job job-1 of q does not run again: a cancel asked it to stop"
+    assert caplog.messages[-1] == "job job-1 of q does not run again, because the job or its batch was cancelled"
     assert [view.state for view in under_test.slots.read()] == [SlotState.RUNNING]
     consumer.answer = SettleAnswer.SETTLED
     under_test.child.drain()

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+import redis
 
 from delayq.backends.values import Acked, Delivery, Failed, Released, SettleAnswer, Settlement, Stopped
-from delayq.core.errors import OutcomeUnknown
+from delayq.core.errors import CallRefused, OutcomeUnknown
 from delayq.core.options import Options
+from delayq.redis.calls import delivery
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
@@ -101,3 +103,29 @@ def test_a_failed_hand_back_of_a_paused_job_loses_no_answer(
 
     monkeypatch.setattr(consumer, "hand_back", lose)
     assert consumer.complete(trip) == ([SettleAnswer.SETTLED], [])
+
+
+def test_a_job_whose_changed_chain_cannot_be_stored_is_not_acknowledged(
+    queue: QueueOnServer, server: redis.Redis, url: str
+) -> None:
+    before, after = (envelope_of("one", extra=f',"chain":{{"links":[{n}]}}') for n in (1, 2))
+    (job,) = queue.reserve("one", envelope=before)
+    (other,) = queue.reserve("other", envelope=before)
+    changed = Acked("orders", "one", job.entry, is_followed=True, envelope=after)
+    plain = Acked("orders", "other", "0-0", is_followed=True)
+    address = Address(url.replace("unix://", "unix://narrow:word@"))
+    server.script_flush()
+    queue.run(delivery.ack(queue.keys, "orders", [plain]))  # loads the script
+    server.execute_command("ACL", "SETUSER", "narrow", "on", ">word", "~*", "&*", "+@all", "-eval")
+    try:
+        consumer = RedisConsumer(ServerExecutor(BlockingLeaf(address)), queue.keys, ["orders"], Options(), name=OURS)
+        (answer,), _ = consumer.complete(consumer.begin([changed], 0))
+        assert (type(answer), queue.state_of("one")) == (CallRefused, "reserved")
+    finally:
+        server.execute_command("ACL", "DELUSER", "narrow")
+    assert queue.state_of("one") == "reserved"
+    consumer = RedisConsumer(ServerExecutor(BlockingLeaf(Address(url))), queue.keys, ["orders"], Options(), name=OURS)
+    settled = [changed, Acked("orders", "other", other.entry, is_followed=True)]
+    answers, _ = consumer.complete(consumer.begin(settled, 0))
+    assert answers == [SettleAnswer.SETTLED] * 2
+    assert [row.envelope for row in queue.read_outbox().rows] == [after, before]

@@ -23,8 +23,8 @@ from delayq.core.json_shapes.members import members_of
 from delayq.core.times import format_instant
 from delayq.redis.operations.batches import MAX_LISTED
 
-MAX_FAILED: Final = 20
-"""Maximum number of failed jobs that `show` lists."""
+MAX_JOBS: Final = 20
+"""Maximum number of failed jobs, and of members without a job, that `show` lists."""
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="Id of the batch.", show_default=False)]
 
@@ -71,7 +71,7 @@ def list_batches(
 
 @batch.command("show")
 def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
-    """Show the counts of a batch, and up to 20 of its failed jobs. Exit code 3: the id is unknown.
+    """Show the counts of a batch, and up to 20 failed jobs and pending members without a job. Exit code 3: unknown id.
 
     delayq batch show import-2026-11
     """
@@ -79,15 +79,22 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
     with session.client() as client:
         try:
             info = client.batches.require(id)
-            failed = client.batches.failed(id, limit=MAX_FAILED) if info.failed else []
+            failed = client.batches.failed(id, limit=MAX_JOBS) if info.failed else []
+            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.state == "running" else []
         except BatchNotFound:
             if json:
                 print_json(UnknownBatchShape(id))
             raise
     if json:
-        print_json(BatchShape.of(info).with_failed(failed))
+        print_json(BatchShape.of(info).with_jobs(failed, missing))
         return
-    _print_batch(info, failed)
+    _print_batch(info, failed, missing)
+    if missing and not session.quiet:
+        print_note(
+            "A member without a job was not sent yet, or its end is not recorded yet. If the program that dispatched "
+            "the batch has died, repeat the dispatch with the same id and members, or end the batch: "
+            f"`delayq batch cancel {id}`."
+        )
     if failed and not session.quiet:
         queue, job_id = failed[0]
         if info.failed > len(failed):
@@ -170,9 +177,11 @@ def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
         deed.outcome = f"{retried} retried"
 
 
-def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]]) -> None:
+def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]], missing: Sequence[tuple[str, str]]) -> None:
     for member, value in members_of(BatchShape.of(info)).items():
         if not (member.endswith("_ms") or value is None or value is False or value == ""):
             print_text(f"{member.replace('_', ' '):<15} {'yes' if value is True else value}")
     for queue, job_id in failed:
         print_text(f"{'failed job':<15} {job_id} in queue {queue}")
+    for queue, job_id in missing:
+        print_text(f"{'no job':<15} {job_id} in queue {queue}")

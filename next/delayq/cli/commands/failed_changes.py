@@ -12,12 +12,18 @@ import typer
 from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Tag, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, spread
+from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, print_refusal, spread
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
 from delayq.core.display import several
-from delayq.core.errors import CallRefused, Conflict, InvalidInput, JobNotFound, NotConfirmed
+from delayq.core.errors import (
+    CallRefused,
+    Conflict,
+    InvalidInput,
+    JobNotFound,
+    NotConfirmed,
+)
 from delayq.core.failed import spacing
 from delayq.core.json_shapes.answers import DeletedShape, OutcomeShape
 from delayq.core.names import check_id
@@ -90,7 +96,7 @@ def retry(
     with session.client() as client, session.audited("failed retry", str(chosen)) as deed:
         progress, next_at = Progress("retried"), 0.0
         try:
-            for job in _chosen_jobs(chosen, client, refusals):
+            for job in _chosen_jobs(chosen, client, refusals, as_json=json):
                 time.sleep(max(next_at - time.monotonic(), 0.0))
                 next_at = time.monotonic() + pause
                 tell = partial(_print_retried, as_json=json)
@@ -101,6 +107,8 @@ def retry(
                     refusals.tell(error)
                 except (JobNotFound, Conflict, CallRefused) as error:
                     refusals.tell(error)
+                    if json:
+                        print_refusal(error, job.id, job.queue)
                     continue
                 done[job.queue] += 1
                 progress.tell(done.total())
@@ -137,7 +145,7 @@ def forget(
             raise typer.Exit(refusals.exit_code)
         with session.audited("failed forget", str(chosen)) as deed:
             progress = Progress("deleted")
-            for name_of_queue, jobs in _by_queue(_chosen_jobs(chosen, client, refusals)):
+            for name_of_queue, jobs in _by_queue(_chosen_jobs(chosen, client, refusals, as_json=json)):
                 for job_id, answer in zip(jobs, client.forget(jobs, queue=name_of_queue), strict=True):
                     _print_outcome(job_id, name_of_queue, answer, as_json=json)
                     done[name_of_queue] += answer == "forgotten"
@@ -217,7 +225,7 @@ def _may_delete(chosen: Selection, client: DelayQ, refusals: Refusals, *, yes: b
     return True
 
 
-def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Iterator[JobInfo]:
+def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals, *, as_json: bool) -> Iterator[JobInfo]:
     """Yield the selected jobs. An id that is invalid or unknown, or whose job has not failed, becomes a refusal."""
     if not chosen.ids:
         for job in found_jobs(client, chosen.search(client, newest_first=False), refusals):
@@ -234,6 +242,8 @@ def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals) -> Itera
             yield client.find_failed(job_id, queues=queues)
         except (JobNotFound, Conflict, InvalidInput) as error:
             refusals.tell(error)
+            if as_json:
+                print_refusal(error, job_id, None)
 
 
 def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:

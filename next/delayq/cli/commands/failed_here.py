@@ -12,13 +12,13 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.selection import Selection, named_queues
+from delayq.cli.selection import Selection, named_queues, print_refusal
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
 from delayq.core.control_flow import JobSignal
 from delayq.core.encryption import payload_of
-from delayq.core.errors import Conflict, DelayqError, InvalidInput
+from delayq.core.errors import Conflict, DelayqError, InvalidInput, JobNotFound
 from delayq.core.exit_codes import ExitCode
 from delayq.core.failed import no_payload
 from delayq.core.json_shapes.answers import OutcomeShape
@@ -45,7 +45,12 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     (job_id,) = chosen.ids
     session.tell_waiting()
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
-        job = client.find_failed(job_id, queues=named_queues(client, chosen.queue))
+        try:
+            job = client.find_failed(job_id, queues=named_queues(client, chosen.queue))
+        except (JobNotFound, Conflict) as error:
+            if as_json:
+                print_refusal(error, job_id, None)
+            raise
         ran = _run(_envelope_of(job, payload, name))
         if isinstance(ran.outcome, Done):
             _drop(client, job)

@@ -9,7 +9,8 @@ from delayq.cli.options import Json
 from delayq.cli.output import print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
 from delayq.core.display import several
-from delayq.core.json_shapes.limits import FreedShape, LimitShape
+from delayq.core.errors import LimitNotFound
+from delayq.core.json_shapes.limits import FreedShape, LimitShape, UnknownLimitShape
 
 limit = typer.Typer(help="Limits on running jobs: list them, and free their places.", no_args_is_help=True, **PLAIN)
 
@@ -54,7 +55,12 @@ def free_places(
     """
     session = session_of(context)
     with session.client() as client, session.audited("limit free", name) as deed:
-        freed = client.limits.free(name, key)
+        try:
+            freed = client.limits.free(name, key)
+        except LimitNotFound:
+            if json:
+                print_json(UnknownLimitShape(name, key))
+            raise
         deed.outcome = several(freed, "place")
     if json:
         print_json(FreedShape(name, key, freed))

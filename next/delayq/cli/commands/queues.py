@@ -1,7 +1,8 @@
 """Commands for queues: stats, pause, resume, clear, and the group `queue`."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Annotated, Final
@@ -16,11 +17,11 @@ from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
 from delayq.core.display import did_you_mean, several
-from delayq.core.errors import InvalidInput, NodeError
+from delayq.core.errors import InvalidInput, NodeError, QueueInUse, QueueNotFound
 from delayq.core.events import QueueBusy
 from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
-from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape
+from delayq.core.json_shapes.queues import PauseShape, QueueShape, StatsShape, UnknownQueueShape
 from delayq.core.json_shapes.workers import ControlShape
 from delayq.core.listeners import emit
 from delayq.core.times import duration_ms, format_duration, format_instant, rough_duration
@@ -185,7 +186,8 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     shape: PauseShape | ControlShape
     with session.client() as client:
         if queue is not None:
-            check_queue_known(client, queue)
+            with _refused(queue, as_json=json):
+                check_queue_known(client, queue)
         with session.audited("resume", "all workers" if all else name):
             if all:
                 shape = ControlShape.of(client.resume_all())
@@ -209,7 +211,8 @@ def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, js
     session = session_of(context)
     name = session.queue_or_default(queue)
     with session.client() as client:
-        check_queue_known(client, name)
+        with _refused(name, as_json=json):
+            check_queue_known(client, name)
         (found,) = client.stats(name)
         confirm(
             f"Delete {several(found.scheduled + found.ready, 'scheduled or ready job')} of the queue {name}", yes=yes
@@ -255,7 +258,10 @@ def set_queue(
     with session.client() as client, session.audited("queue set", queue) as deed:
         tell = partial(_print_view, as_json=json)
         check = "delayq queue show {queue}"
-        with unsure_change("", queue, tell, as_json=json, check=check, has_hint=shards is not None):
+        with (
+            _refused(queue, as_json=json),
+            unsure_change("", queue, tell, as_json=json, check=check, has_hint=shards is not None),
+        ):
             view = client.queue_set(queue, lease=lease, shards=shards)
         deed.outcome = ", ".join(f"{name} {value}" for name, value in (("lease", lease), ("shards", shards)) if value)
     _print_view(view, as_json=json)
@@ -268,7 +274,13 @@ def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> 
     delayq queue show orders
     """
     with session_of(context).client() as client:
-        _print_view(client.queue_show(queue), as_json=json)
+        try:
+            view = client.queue_show(queue)
+        except QueueNotFound:
+            if json:
+                print_json(UnknownQueueShape(queue))
+            raise
+        _print_view(view, as_json=json)
 
 
 @queue.command("remove")
@@ -278,7 +290,7 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
     delayq queue remove orders
     """
     session = session_of(context)
-    with session.client() as client:
+    with session.client() as client, _refused(queue, as_json=json):
         check_queue_known(client, queue)
         with session.audited("queue remove", queue):
             client.queue_remove(queue)
@@ -286,6 +298,17 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
         print_json(QueueOutcomeShape(queue, "removed"))
     else:
         print_text(f"{queue}  removed")
+
+
+@contextmanager
+def _refused(queue: str, *, as_json: bool) -> Iterator[None]:
+    """Print the answer as JSON if the queue is unknown, or its state does not allow a change. Re-raise the error."""
+    try:
+        yield
+    except (QueueNotFound, QueueInUse) as error:
+        if as_json:
+            print_json(QueueOutcomeShape(queue, "unknown" if isinstance(error, QueueNotFound) else "refused"))
+        raise
 
 
 def _check_target(queue: str | None, *, is_all: bool) -> None:

@@ -61,20 +61,28 @@ class OutcomeShape:
     Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change.
 
     After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
-    code 3), and `uncertain` means that the reply of Redis was lost (exit code 7).
+    code 3), and `uncertain` means that the reply of Redis was lost (exit code 7). `refused` means that the state of the
+    job forbids `failed retry` or `failed forget` (exit code 4). `queue` is null if one of these two commands found no
+    failed job with this id, because they can search several queues.
     """
 
     id: str
-    queue: str
+    queue: str | None
     outcome: Answer | Literal["done", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcomeShape:
-    """Answer of `delayq queue remove`, and of `delayq queue set` if the reply of Redis was lost."""
+    """Answer of `delayq queue remove`, and of `queue set`, `resume` and `clear` if they change nothing.
+
+    removed     the queue was removed
+    unknown     the queue is unknown; exit code 3
+    refused     the queue has jobs, or its number of shards is being changed; exit code 4
+    uncertain   the reply of Redis was lost; exit code 7
+    """
 
     queue: str
-    outcome: Literal["removed", "uncertain"]
+    outcome: Literal["removed", "unknown", "refused", "uncertain"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,16 +57,24 @@ class BatchShape:
             finished=time_text(batch.finished_ms),
         )
 
-    def with_failed(self, jobs: Iterable[tuple[str, str]]) -> "FullBatchShape":
-        """Return the shape with failed jobs of the batch. Each job is a queue and an id."""
-        return FullBatchShape(**members_of(self), failed_jobs=[JobIdShape(id, queue) for queue, id in jobs])
+    def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[tuple[str, str]]) -> "FullBatchShape":
+        """Return the shape with failed and missing jobs of the batch. Each job is a queue and an id."""
+        return FullBatchShape(
+            **members_of(self),
+            failed_jobs=[JobIdShape(id, queue) for queue, id in failed],
+            without_job=[JobIdShape(id, queue) for queue, id in missing],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class FullBatchShape(BatchShape):
-    """Answer of `delayq batch show`. `failed_jobs` lists up to 20 failed jobs of the batch."""
+    """Answer of `delayq batch show`.
+
+    `failed_jobs` lists up to 20 failed jobs of the batch, and `without_job` up to 20 pending members that have no job.
+    """
 
     failed_jobs: list[JobIdShape]
+    without_job: list[JobIdShape]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from delayq.core.limits import LimitInfo
 
@@ -30,6 +30,15 @@ class LimitShape:
         """Return the shape of a limit."""
         places = [PlacesShape(key, held) for key, held in limit.places]
         return cls(limit.name, limit.held, limit.granted, limit.refused, places)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownLimitShape:
+    """Answer of `delayq limit free` for an unknown name; exit code 3."""
+
+    name: str
+    key: str | None
+    outcome: Literal["unknown"] = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

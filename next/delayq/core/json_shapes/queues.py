@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from delayq.core.json_shapes.answers import JobIdShape
 from delayq.core.json_shapes.members import end_text, members_of
@@ -132,6 +132,14 @@ class UpcomingShape:
             counts=upcoming.counts,
             later=upcoming.later,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownQueueShape:
+    """Answer of `delayq queue show` for an unknown queue; exit code 3."""
+
+    queue: str
+    state: Literal["unknown"] = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ Word = Literal["done", "failed", "skipped", "next", "told"]
 """The word of a row of `note_batch`; see batch_note.lua."""
 
 Row = tuple[str, Word, str]
-"""A member id, a word, and the job that failed. With the word "told", a duty instead of the member id."""
+"""A member id, a word, and the job that failed or is next. With the word "told", a duty instead of the member id."""
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +47,6 @@ class Noted(msgspec.Struct, frozen=True, gc=False):
     plan: bytes
     due: list[Duty]
     answers: list[bool]
-    allow_failures: bool
     cancelled_ms: int | None
 
 
@@ -63,7 +62,6 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False):
     created_ms: int
     cancelled_ms: int | None
     finished_ms: int | None
-    is_sealed: bool
     allow_failures: bool
     plan: bytes
 
@@ -124,10 +122,10 @@ def note_batch(
 ) -> Call[Noted]:
     """Record the progress of members, and return the duties that are due.
 
-    A row is a member id, a word, and the text `<queue> <job id>` for the word "failed". With the word "told", the id is
-    a duty that was performed. Each duty is returned by every call until it was told. `cancel` cancels the batch unless
-    it has finished. A finished batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if it has a broken
-    member.
+    A row is a member id, a word, and a text: `<queue> <job id>` of the failed job for the word "failed", and `<queue>
+    <links> <job id>` of the next job for the word "next". With the word "told", the id is a duty that was performed.
+    Each duty is returned by every call until it was told. `cancel` cancels the batch unless it has finished. A finished
+    batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if it has a broken member.
 
     If the call is sent again after a lost reply, the answer for a row that the first call has recorded is False. The
     answers for the word "next" stay the same.
@@ -135,14 +133,13 @@ def note_batch(
 
     def parse(reply: list[Any]) -> Noted:
         if reply == [b"unknown"]:
-            return Noted("unknown", b"", [], [False] * len(rows), False, None)
-        state, plan, due, answers, allow, cancelled_ms = reply
+            return Noted("unknown", b"", [], [False] * len(rows), None)
+        state, plan, due, answers, cancelled_ms = reply
         return Noted(
             state.decode(),
             plan,
             [duty.decode() for duty in due],
             [answer == 1 for answer in answers],
-            allow == 1,
             _number(cancelled_ms),
         )
 
@@ -176,7 +173,7 @@ def read_batch(keys: Keys, batch_id: str) -> list[Call[Any]]:
 
 def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
     """Return the batch that `read_batch` has read, or None if the batch does not exist."""
-    (created_ms, total, allow, sealed, cancelled_ms, finished_ms, plan), pending, succeeded, broken, skipped = values
+    (created_ms, total, allow, cancelled_ms, finished_ms, plan), pending, succeeded, broken, skipped = values
     if created_ms is None:
         return None
     return BatchRow(
@@ -189,7 +186,6 @@ def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
         created_ms=int(created_ms),
         cancelled_ms=_number(cancelled_ms),
         finished_ms=_number(finished_ms),
-        is_sealed=sealed is not None,
         allow_failures=allow == b"1",
         plan=plan or b"",
     )
@@ -210,7 +206,7 @@ def scan_members(
     return read("HSCAN", keys.of_batch(batch_id, role), cursor, "COUNT", SCAN_COUNT, parse=parse)
 
 
-_FIELDS: Final = ("created_ms", "total", "allow", "sealed", "cancelled_ms", "finished_ms", "plan")
+_FIELDS: Final = ("created_ms", "total", "allow", "cancelled_ms", "finished_ms", "plan")
 
 
 def _read_opened(reply: list[bytes]) -> Opened:

@@ -62,13 +62,9 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
 
 
 def rewrite(keys: Keys, queue: str, done: Sequence[Acked]) -> Call[list[int]]:
-    """Replace the envelopes of finished jobs, right before `ack` settles them. The call returns an empty list.
-
-    The text of the script is sent, because a script that had to be loaded first would run after `ack`.
-    """
+    """Replace the envelopes of finished jobs, before `ack` settles them. The call returns 1 or 0 for each job."""
     rows = [(job.id, job.entry, job.envelope) for job in done]
-    call: Call[list[int]] = queue_call("rewrite", keys, queue, lambda _: [], rows=rows)
-    return Call(call.words_with_text(), call.parse, call.repeatable)
+    return queue_call("rewrite", keys, queue, list, rows=rows)
 
 
 def ack_stopped(keys: Keys, queue: str, stopped: Sequence[Stopped], *, now_ms: str = "") -> Call[list[int]]:

@@ -133,6 +133,11 @@ def count_jobs(keys: Keys, queue: str) -> Call[int]:
     return read("HLEN", keys.of_queue(queue, "jobs"), parse=int)
 
 
+def has_job(keys: Keys, queue: str, job_id: str) -> Call[bool]:
+    """Read whether a queue has a job, in any state."""
+    return read("HEXISTS", keys.of_queue(queue, "jobs"), job_id, parse=bool)
+
+
 def server_time_ms() -> Call[int]:
     """Read the clock of the server, in epoch ms."""
     return read("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)

@@ -131,6 +131,7 @@ def cancel(
     job_id: str,
     *,
     running: bool = False,
+    ends: bool = False,
     failure: bytes = b"",
     token: str,
     only: str = "",
@@ -138,6 +139,7 @@ def cancel(
 ) -> Call[Answer]:
     """Cancel a job that is not delivered yet. With `running`, also ask a running job to stop.
 
+    With `ends`, a running job may finish, but it does not run again: its next retry or recovery ends it instead.
     `only`: a text that the envelope must contain; otherwise the answer is "unknown". With a `failure` (JSON without its
     closing brace), the job is archived, that is, moved to the failed jobs.
     """
@@ -149,7 +151,7 @@ def cancel(
         token=token,
         now=now_ms,
         id=job_id,
-        running=int(running),
+        running=2 if ends else int(running),
         once_ms=ONCE_MS,
         queue=queue,
         hint=keys.cancel,

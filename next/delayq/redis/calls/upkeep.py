@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from delayq.redis.calls.call import Call, queue_call
+from delayq.redis.calls.call import Call, queue_call, read
 from delayq.redis.calls.delivery import PAYLOAD_LOST
 from delayq.redis.keys import Keys
 
@@ -166,6 +166,11 @@ def read_outbox(
     return queue_call(
         "outbox_read", keys, queue, parse, now=now_ms, relay=relay, hold_ms=hold_ms, after=after, limit=PAGE
     )
+
+
+def has_records_since(keys: Keys, queue: str, since_ms: int) -> Call[bool]:
+    """Read whether the outbox has a record of a job that ended at this time or later."""
+    return read("XRANGE", keys.of_queue(queue, "outbox"), since_ms, "+", "COUNT", 1, parse=bool)
 
 
 def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:

@@ -23,7 +23,7 @@ from delayq.core.errors import (
 from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_batch_id
-from delayq.redis.batch_cancel import note_members
+from delayq.redis.batch_cancel import note_members, present_job
 from delayq.redis.batch_duties import BatchDuties
 from delayq.redis.calls import batches as calls
 from delayq.redis.calls import inspect
@@ -97,8 +97,30 @@ class BatchOperations:
                 break
         return jobs[:limit]
 
+    async def without_job(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
+        """Return queue and id of pending members that have no job, in no order. `limit`: the maximum number of members.
+
+        Such a member was not sent yet, for example because the program died that dispatched the batch, or its job was
+        deleted, or has ended a moment ago. The id is the id of the job that is missing. Raises BatchNotFound and
+        InvalidInput.
+        """
+        await self.require(id)
+        session = self._session
+        missing: dict[tuple[str, str], None] = {}
+        cursor = calls.FROM_START
+        while len(missing) < limit:
+            cursor, places = await session.executor.run(calls.scan_members(session.keys, id, "pending", cursor))
+            jobs = [present_job(member, place)[:2] for member, place in places.items()]
+            await session.shards.read_all([*dict.fromkeys(queue for queue, _ in jobs)])
+            asking = [inspect.has_job(session.keys, session.shards.of_job(*job), job[1]) for job in jobs]
+            has_job = [value_of(outcome) for outcome in await session.executor.run_all(asking)]
+            missing |= {job: None for job, has in zip(jobs, has_job, strict=True) if not has}
+            if cursor == calls.FROM_START:
+                break
+        return [*missing][:limit]
+
     async def cancel(self, id: str) -> BatchInfo:
-        """Cancel a batch: its waiting members are cancelled, and running members may finish.
+        """Cancel a batch: its waiting members are cancelled. Running members may finish, but do not run again.
 
         Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished.
         """
@@ -158,7 +180,7 @@ class BatchOperations:
         pending = await self._open(plan, is_new=True)
         await self._catch_up(plan.id)
         await self._send_members(plan, pending, f"{plan.id}.member")
-        return await self.require(plan.id)
+        return await self._sent(plan.id, pending)
 
     async def add(self, id: str, members: Sequence[Chain]) -> BatchInfo:
         """Add members to a running batch; see RunningBatch.add."""
@@ -166,7 +188,10 @@ class BatchOperations:
         pending = await self._open(plan, is_new=False) if members else ()
         if pending:
             await self._send_members(plan, pending, f"{id}.{id_of(members[0].links[0])}")
-        return await self.require(id)
+        return await self._sent(id, pending)
+
+    async def _sent(self, id: str, pending: Collection[str]) -> BatchInfo:
+        return msgspec.structs.replace(await self.require(id), outcome="created" if pending else "kept")
 
     async def _open(self, plan: BatchPlan, *, is_new: bool) -> Collection[str]:
         """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled."""

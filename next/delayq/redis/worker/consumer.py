@@ -28,6 +28,7 @@ from delayq.core.shards import queue_of
 from delayq.redis.calls import delivery as calls
 from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import server_time_ms
+from delayq.redis.calls.upkeep import has_records_since
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import WokenUp, drive
 from delayq.redis.keys import Keys
@@ -51,6 +52,10 @@ then every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
 """A wait that begins less than this time after the last read of the previous wait, in seconds, follows at once."""
+
+RELAY_TIME_MS: Final = 15_000
+"""A relay normally needs some milliseconds for a record of the outbox, and up to about 10 s if another relay died. An
+older record waits for something else, such as a unique key, or nothing relays the queue."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
@@ -136,9 +141,17 @@ class RedisConsumer:
         """Return True if a queue could not be read: its last call failed."""
         return self._resting.have_refused()
 
+    def has_follow_ups(self) -> bool:
+        """Return True if an outbox has a new record. An outbox that cannot be read counts as empty."""
+        since_ms = self.now_ms() - RELAY_TIME_MS
+        requests = [has_records_since(self._keys, queue, since_ms) for queue in self._queues]
+        return any(outcome is True for outcome in drive(self._executor.run_all(requests)))
+
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
+        if any(one.before is not None for one in settling):
+            settling = self._with_stored_chains(settling)
         requests: list[Call[Any]] = [one.call for one in settling]
         queues = self._readable() if limit else []
         reading = queues[0] if queues else None
@@ -151,6 +164,17 @@ class RedisConsumer:
             requests += self._state_calls()
         started = drive(self._executor.start(requests))
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
+
+    def _with_stored_chains(self, settling: list[Settling]) -> list[Settling]:
+        """Store changed chains before their jobs are settled. Leave out the calls whose chains were not stored."""
+        first = [(one, one.before) for one in settling if one.before is not None]
+        outcomes = drive(self._executor.run_all([before for _, before in first]))
+        failed = []
+        for (one, _), outcome in zip(first, outcomes, strict=True):
+            if isinstance(outcome, BackendError):
+                self._resting.rest(one.queue, outcome)
+                failed.append(one.call)
+        return [one for one in settling if one.call not in failed]
 
     def complete(self, trip: Trip) -> tuple[list[int | BackendError], list[Delivery]]:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the queues with a lower priority.

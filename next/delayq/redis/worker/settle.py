@@ -18,12 +18,14 @@ from delayq.redis.worker.grouping import cut
 class Settling(NamedTuple):
     """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements.
 
-    A call that only changes envelopes has no positions. It comes right before the call that settles these jobs.
+    `before`: a call that stores changed chains of these jobs. If this call fails, the jobs must not be settled, because
+    the changes would be lost. None = no chain was changed.
     """
 
     queue: str
     positions: Sequence[int]
     call: Call[list[int]]
+    before: Call[list[int]] | None = None
 
 
 def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
@@ -35,9 +37,9 @@ def settling_calls(keys: Keys, settled: Sequence[Settlement]) -> list[Settling]:
     for (kind, queue, is_followed), positions in groups.items():
         for page in _pages(settled, positions):
             rows = [settled[n] for n in page]
-            if is_followed and (changed := [row for row in rows if isinstance(row, Acked) and row.envelope]):
-                to_send.append(Settling(queue, (), calls.rewrite(keys, queue, changed)))
-            to_send.append(Settling(queue, page, _call(keys, kind, queue, rows)))
+            changed = [row for row in rows if isinstance(row, Acked) and row.envelope] if is_followed else ()
+            before = calls.rewrite(keys, queue, changed) if changed else None
+            to_send.append(Settling(queue, page, _call(keys, kind, queue, rows), before))
     return to_send
 
 
