@@ -6,19 +6,18 @@ from typing import Final
 import pytest
 
 TOPOLOGY: Final = "tests/topology/"
-PAGES: Final = "tests/docs/"
+LONG: Final = (TOPOLOGY, "tests/oracle/", "tests/docs/")
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests in an order that keeps all cores busy to the end.
 
     The longest come first, so that no worker of the run is alone with one of them at the end: the files with several
-    Redis servers, then the pages. Then come all others. Tests with worker processes mostly wait, so they are spread
-    evenly over the rest.
+    Redis servers, the comparison with the first edition, and the pages. Then come all others. Tests with worker
+    processes mostly wait, so they are spread evenly over the rest.
     """
-    long = [item for item in items if item.nodeid.startswith((TOPOLOGY, PAGES))]
-    long.sort(key=lambda item: not item.nodeid.startswith(TOPOLOGY))
-    others = [item for item in items if not item.nodeid.startswith((TOPOLOGY, PAGES))]
+    long = [item for folder in LONG for item in items if item.nodeid.startswith(folder)]
+    others = [item for item in items if not item.nodeid.startswith(LONG)]
     waiting = [item for item in others if item.get_closest_marker("processes")]
     computing = [item for item in others if not item.get_closest_marker("processes")]
     return long + list(_spread(waiting, computing))
