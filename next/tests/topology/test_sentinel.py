@@ -17,7 +17,14 @@ from delayq.redis.backend import RedisBackend
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
-from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, SentinelLeaf, Sentinels
+from delayq.redis.connection.sentinel import (
+    ASK_EVERY,
+    SEARCH_TIMEOUT,
+    SENTINEL_TIMEOUT,
+    SentinelAddress,
+    SentinelLeaf,
+    Sentinels,
+)
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
     SERVICE,
@@ -258,6 +265,29 @@ def test_the_newest_answer_of_all_sentinels_counts() -> None:
     for now[0] in (100.0, 105.0, 111.0):
         assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
     assert dead.asked == 2
+
+
+def test_many_silent_sentinels_do_not_delay_a_call_for_long() -> None:
+    now = [100.0]
+
+    class Slow(Named):
+        async def run(self, call: Call[Any]) -> Any:
+            now[0] += SENTINEL_TIMEOUT
+            return await super().run(call)
+
+    address = SentinelAddress("redis+sentinel://h1/main")
+    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server), clock=lambda: now[0])
+    executors = [*(Slow(0, n) for n in range(9)), Named(2, 4)]
+    for n, executor in enumerate(executors):
+        executor.where = f"redis://h{n}"
+    sentinels._executors = executors  # type: ignore[assignment]
+    for asked in (range(4), range(8)):
+        began = now[0]
+        with pytest.raises(ConnectionLost) as raised:
+            drive(sentinels.primary())
+        assert now[0] - began == SEARCH_TIMEOUT
+        assert str(raised.value) == f"none of its sentinels answered ({', '.join(f'redis://h{n}' for n in asked)})"
+    assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
 
 
 def test_a_leaf_stays_with_its_primary_while_no_sentinel_answers() -> None:
