@@ -106,6 +106,22 @@ def test_notifications_come_from_the_new_primary_although_the_old_one_answers(gr
             wait_until(lambda: "hinted" in dict(hints.wait(0.1)))
 
 
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_cancels_reach_a_supervisor_although_the_old_primary_lives(group: SentinelGroup, is_suspended: bool) -> None:
+    keeper = RedisBackend(load_settings(url=group.url)).lease_keeper(["q"])
+    keeper.open()
+
+    def hears(id: str) -> bool:
+        keeper.renew("consumer", [])
+        command(group.primary(), "PUBLISH", "delayq:cancel", f"q {id}")
+        time.sleep(0.1)
+        return ("q", id) in keeper.stop_requests()
+
+    wait_until(lambda: hears("before"))
+    with failing(group, signal.SIGSTOP) if is_suspended else walled_off(group):
+        wait_until(lambda: hears("after"))
+
+
 def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
     first = group.sentinels[0]
     first.end()
