@@ -52,11 +52,11 @@ class AsyncioLeaf:
                 await connection.send_packed_command(request, check_health=False)
         except ERROR_REPLIES as error:
             await connection.disconnect(nowait=True)
-            raise login_error(self.where, error) from error
+            raise login_error(self._address, error) from error
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
             if isinstance(error.__cause__, ERROR_REPLIES):  # redis-py wraps errors that occur while it connects
-                raise login_error(self.where, error.__cause__) from error
+                raise login_error(self._address, error.__cause__) from error
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             await connection.disconnect(nowait=True)

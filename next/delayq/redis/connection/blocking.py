@@ -59,7 +59,7 @@ class BlockingLeaf:
             connection.send_packed_command([request], check_health=False)
         except ERROR_REPLIES as error:
             connection.disconnect()
-            raise login_error(self.where, error) from error
+            raise login_error(self._address, error) from error
         except CONNECTION_ERRORS as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=sent) from error

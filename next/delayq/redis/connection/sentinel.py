@@ -98,6 +98,7 @@ class Sentinels:
         """
         refusal: LoginRefused | None = None
         newest: tuple[int, bool, str, int] | None = None
+        reasons: dict[str, None] = {}
         until = self._clock() + SEARCH_TIMEOUT
         for executor in sorted(self._executors, key=lambda one: self._failed_at.get(one.where, 0.0)):
             failed_at = self._failed_at.get(executor.where)
@@ -107,7 +108,8 @@ class Sentinels:
                 break
             try:
                 named = await executor.run(_primary_of(self._address.service))
-            except BackendUnavailable:
+            except BackendUnavailable as error:
+                reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self._failed_at[executor.where] = self._clock()
                 continue
             except LoginRefused as error:
@@ -127,7 +129,7 @@ class Sentinels:
             _, _, host, port = newest
             return self._address.primary(host, port)
         asked = ", ".join(executor.where for executor in self._executors if executor.where in self._failed_at)
-        raise refusal or ConnectionLost(f"none of its sentinels answered ({asked})", sent=False)
+        raise refusal or ConnectionLost(f"none of its sentinels answered ({asked}): {'; '.join(reasons)}", sent=False)
 
     def _refusal(self, where: str, error: CallRefused) -> LoginRefused:
         if is_unknown_command(error):

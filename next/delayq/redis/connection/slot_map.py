@@ -12,6 +12,7 @@ from redis.crc import key_slot
 
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
+from delayq.redis.connection.errors import hint_of_lost
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.several import SeveralServers, host_in_url
 from delayq.redis.connection.url import CLUSTER_FORM, Address
@@ -124,16 +125,18 @@ class SlotMap:
             return
         self._read_at = self._clock()
         refusal: LoginRefused | None = None
+        reasons: dict[str, None] = {}
         known = dict.fromkeys([*self.primaries(), *self._address.hosts])
         nodes = sorted(known, key=lambda node: self._failed_at.get(node, 0.0))
         for n, node in enumerate(nodes):
             left = until - self._clock()
-            if n and left < SHORTEST_QUESTION / 2:
+            if n and left <= 0:
                 break
             share = max(min(max(left / (len(nodes) - n), SHORTEST_QUESTION), left), SHORTEST_QUESTION / 2)
             try:
                 ranges = await self.executor(node).ask(_SLOTS_CALL, within=share)
-            except BackendUnavailable:
+            except BackendUnavailable as error:
+                reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self.note_failure(node)
                 continue
             except LoginRefused as error:
@@ -145,10 +148,13 @@ class SlotMap:
             self.note_answer(node)
             self._fill(ranges, node)
             return
-        silent = ", ".join(node for node in known if node in self._failed_at)
-        raise refusal or BackendUnavailable(
-            f"No node of the Redis Cluster answered ({silent}). Nothing was sent.",
-            hint="Check that the nodes are running and that the url is right.",
+        if refusal is not None:
+            raise refusal
+        silent = ", ".join(self.executor(node).where for node in known if node in self._failed_at)
+        reason = "; ".join(reasons)
+        raise BackendUnavailable(
+            f"No node of the Redis Cluster answered ({silent}): {reason}. Nothing was sent.",
+            hint=hint_of_lost(reason, silent),
         )
 
     async def close(self) -> None:

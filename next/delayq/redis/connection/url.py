@@ -147,6 +147,14 @@ class Address:
         if self._is_tls:
             self._check_tls()
 
+    @property
+    def form_with_password(self) -> str:
+        """A url of the kind of the user's url, with a password, for error messages."""
+        if self._is_socket:
+            return "unix://:password@/path/to/redis.sock"
+        form = "redis://host:6379/0" if self.is_of_one_server else self._written.form
+        return form.replace("redis", "rediss" if self._is_tls else "redis", 1).replace("://", "://:password@")
+
     def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
         """Return a new blocking connection that is not open yet.
 
