@@ -93,7 +93,7 @@ def test_workers_names_the_hanging_node_that_has_the_list_of_workers(group: Clus
 def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: ClusterGroup) -> None:
     wait_until(group.is_whole)
     with_list = group.owner_of_slot(key_slot(b"delayq:workers"))
-    names = [f"dq:a:{n}:x" for n in range(9)]
+    names = [f"dq:a-{n}:{n}:x" for n in range(9)]
     owners = {name: group.owner_of_slot(key_slot(f"delayq:worker:{name}".encode())) for name in names}
     owner = next(one for one in owners.values() if one is not with_list)
     RedisWorkerRegistry(make_executor(parse_address(group.url)), Keys()).announce(
@@ -103,8 +103,13 @@ def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: 
         ended = CliRunner().invoke(cli.app, ["--url", group.url, "workers"])
         as_json = CliRunner().invoke(cli.app, ["--url", group.url, "workers", "--json"])
     assert (ended.exit_code, as_json.exit_code) == (1, 1)
-    for name in names:
-        assert (f"The process {name} cannot be shown." in ended.stderr) == (owners[name] is owner)
+    shown = [line.split()[:1] for line in ended.stdout.splitlines()]
+    assert shown[0] == ["HOST"]
+    assert [] not in shown
+    for n, name in enumerate(names):
+        words = f"A process of the worker on a-{n} (pid {n}) cannot be shown."
+        assert (words in ended.stderr) == (owners[name] is owner)
+        assert ([name] in shown) == (owners[name] is not owner)
         assert name in as_json.stdout
 
 
