@@ -8,6 +8,7 @@ import redis
 from typer.testing import CliRunner, Result
 
 from delayq.cli import main as cli
+from delayq.cli.waiting import LOGGER
 from delayq.manager import set_manager
 from delayq.redis import session
 from delayq.redis.connection.factory import make_executor
@@ -19,11 +20,12 @@ Tell = Callable[..., tuple[int, str]]
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Take back what a command set up for the process that it has to itself otherwise."""
-    logger = logging.getLogger("delayq")
-    before = (list(logger.handlers), logger.level, logger.propagate)
+    loggers = [logging.getLogger("delayq"), logging.getLogger(LOGGER)]
+    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
     yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
