@@ -23,8 +23,8 @@ READ_EVERY: Final = 0.25
 """Shortest interval between two reads of the map, in seconds."""
 
 SHORTEST_QUESTION: Final = 0.5
-"""Time in which each node can answer when several nodes are asked for the map, in seconds. Half of it is enough for the
-last node before the deadline.
+"""Each node gets at least this many seconds to answer the question for the map. Near the deadline, half of it is
+enough.
 """
 
 
