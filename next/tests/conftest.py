@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from delayq import AsyncDelayQ, AsyncJobRef, DelayQ
+from delayq.cli.waiting import LOGGER
 from delayq.core.listeners import listeners
 from delayq.manager import set_manager
 from delayq.redis.keys import Keys
@@ -40,11 +41,12 @@ def no_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Take back what a command set up for the process that it has to itself otherwise."""
-    logger = logging.getLogger("delayq")
-    before = (list(logger.handlers), logger.level, logger.propagate)
+    loggers = [logging.getLogger("delayq"), logging.getLogger(LOGGER)]
+    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
     yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 MAX_SHOWN: Final = 60
 _HIDDEN: Final = "***"
-_OPTION: Final = re.compile(r"([?&](?!db=|protocol=)[^=&]*=)[^&]*")
+_OPTION: Final = re.compile(r"([?&](?!db=|protocol=)[^=&]*=)[^&]+")
 """An option of a URL other than `db` and `protocol`. Such an option may have a secret as its value, for example if its
 name is misspelt."""
 
@@ -51,7 +51,7 @@ def several(number: int, noun: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return a URL with *** in place of its password and of its options other than `db` and `protocol`.
+    """Return a URL with *** in place of its password and of its options other than `db` and `protocol`, if not empty.
 
     This works for malformed URLs too. The whole text between the scheme and the last '@' counts as the login, because
     a password may contain an unescaped '/' or '@'. A login without ':' is hidden completely, because it is usually a
@@ -63,6 +63,6 @@ def mask_url(url: str) -> str:
     rest = _OPTION.sub(rf"\1{_HIDDEN}", rest)
     login, at, host = rest.rpartition("@")
     if at:
-        user, colon, _ = login.partition(":")
-        rest = f"{user}:{_HIDDEN}@{host}" if colon else f"{_HIDDEN}@{host}"
+        user, colon, password = login.partition(":")
+        rest = f"{user}:{_HIDDEN if password else ''}@{host}" if colon else f"{_HIDDEN}@{host}"
     return f"{scheme}{separator}{rest}"

@@ -50,6 +50,10 @@ class Outages:
         text = error.message if isinstance(error, OutcomeUnknown) else error  # its hint is for callers of the client
         logger.error("%s%s%s: %s", what, plan, times, text, exc_info=trace)
 
+    def is_known(self, what: str) -> bool:
+        """Return True if an error was logged and has not ended."""
+        return what in self._since
+
     def is_over(self, what: str) -> None:
         """Log that an error has ended, if `what` was logged before."""
         if self._since and self._since.pop(what, None) is not None:

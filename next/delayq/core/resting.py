@@ -24,27 +24,31 @@ queue is damaged.
 
 
 class RestingQueues:
-    """Remembers which queues failed, so that callers skip them for one second."""
+    """Remembers which queues failed, so that callers skip them for one second.
+
+    `of_nodes`: logs the errors of nodes of a cluster. Loops of one process share it, so that each error is logged once.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
-        self._failing: dict[str, str] = {}
+        self._failing: dict[str, tuple[str, Outages]] = {}
         self._refused: set[str] = set()
         self._outages = Outages(clock=clock)
+        self.of_nodes = Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
 
         If a node of a cluster failed, log one line for all queues of this node. Its skipped calls do not count.
         """
-        what, plan = f"queue {queue_of(queue)} failed", f"; next try in {REST:g} s"
+        what, plan, outages = f"queue {queue_of(queue)} failed", f"; next try in {REST:g} s", self._outages
         if isinstance(error, NodeError) and error.node:
             what, plan = f"node {error.node} failed", f"; left alone for up to {NODE_REST:g} s"
-        is_known = what in self._failing.values()
-        if not (is_known and isinstance(error, NodeError) and error.was_skipped):
-            self._outages.tell(what, error, plan=plan)
-        self._failing[queue] = what
+            outages = self.of_nodes
+        if not (isinstance(error, NodeError) and error.was_skipped and outages.is_known(what)):
+            outages.tell(what, error, plan=plan)
+        self._failing[queue] = what, outages
         self._until[queue] = self._clock() + REST
         self._refused.add(queue)
 
@@ -56,10 +60,11 @@ class RestingQueues:
         if not self._failing:
             return
         for queue in queues:
-            what = self._failing.get(queue)
-            if what is not None and self._clock() >= self._until[queue] - REST + QUIET:
-                self._failing = {other: error for other, error in self._failing.items() if error != what}
-                self._outages.is_over(what)
+            failing = self._failing.get(queue)
+            if failing is not None and self._clock() >= self._until[queue] - REST + QUIET:
+                what, outages = failing
+                self._failing = {other: error for other, error in self._failing.items() if error[0] != what}
+                outages.is_over(what)
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""

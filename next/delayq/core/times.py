@@ -119,7 +119,8 @@ def _duration(value: Duration, field: str) -> int:
         return -(value // -_ONE_MS)
     ms = _read_duration(value) if isinstance(value, str) else None
     if ms is None:
-        raise InvalidInput(f"{field} {shown(value)} is not a duration.", hint=_DURATION_HINT, field=field)
+        hint = _DURATION_HINT if isinstance(value, str) else f"Use a timedelta or a text. {_DURATION_HINT}"
+        raise InvalidInput(f"{field} {shown(value)} is not a duration.", hint=hint, field=field)
     return ms
 
 

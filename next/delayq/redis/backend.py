@@ -120,8 +120,11 @@ class RedisBackend:
         from delayq.redis.worker.hints import Hints
         from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 
-        stop_hints = Hints(self._address, self._keys.cancel, consequence=LATE_STOP)
-        return RedisLeaseKeeper(self._supervisor_executor(), self._keys, queues, self._options, stop_hints)
+        executor = self._supervisor_executor()
+        stop_hints = Hints(
+            self._address, self._keys.cancel, consequence=LATE_STOP, is_checked=True, server=lambda: executor.where
+        )
+        return RedisLeaseKeeper(executor, self._keys, queues, self._options, stop_hints)
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> "RedisQueueKeeper":
         """Make the queue keeper of the loops."""

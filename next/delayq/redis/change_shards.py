@@ -79,7 +79,9 @@ async def _change(session: Session, queue: str, count: int, progress: Progress) 
     if not is_marked or any(holds.values()):
         await _give_first(session, queue, shards, old)
         must_be_empty(queue, holds)
-        raise QueueInUse(f"The queue {queue!r} received a job during the change.", hint="Try again.")
+        raise QueueInUse(
+            f"The queue {queue!r} received a job during the change. Now, it has 0 jobs.", hint="Try again."
+        )
     await _give_first(session, queue, shards, count)
 
 

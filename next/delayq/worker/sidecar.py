@@ -134,7 +134,9 @@ def _loops(
 ) -> tuple[Mover, Relay, Janitor]:
     mover = Mover(keeper, hears=lambda: wake_ups is not None and wake_ups.is_subscribed)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
-    return mover, Relay(keeper, mover.outboxes), janitor
+    relay = Relay(keeper, mover.outboxes)
+    relay.resting.of_nodes = janitor.resting.of_nodes = mover.resting.of_nodes
+    return mover, relay, janitor
 
 
 def _wait(wake_ups: WakeUps, mover: Mover, seconds: float) -> set[str]:

@@ -145,7 +145,7 @@ def test_the_counts_of_a_damaged_queue_are_an_error_beside_those_of_the_others(r
     server.set("delayq:{damaged}:failed", "no sorted set")
     table = run("stats")
     assert table.exit_code == 1
-    assert [line.split()[:2] for line in table.stdout.splitlines()[1:]] == [["damaged", "0"], ["whole", "1"]]
+    assert [line.split()[:2] for line in table.stdout.splitlines()[1:]] == [["damaged", "-"], ["whole", "1"]]
     assert "WRONGTYPE" in table.stdout.splitlines()[1]
     damaged, whole = json.loads(run("stats", "--json").stdout)["queues"]
     assert ("WRONGTYPE" in damaged["error"], "error" in whole) == (True, False)

@@ -148,8 +148,12 @@ def test_the_counts_of_queues(run: Run, orders: QueueOnServer, url: str) -> None
         f'{{"queues":[{{{whole},"days":[{{"day":"DAY","scheduled":1}}]}},{{{empty},"days":[]}}]}}\n'
     )
     orders.server.set("delayq:{orders}:scheduled", "no sorted set")
+    null = ",".join(
+        f'"{member}":null'
+        for member in ("scheduled", "ready", "reserved", "failed", "completed", "paused", "overdue_oldest_ms")
+    )
     for words in ((), ("--days", "7")):
-        assert f'{{{empty},"error":"SENTENCE"}}]}}\n' in printed(run, "stats", *words)
+        assert f'{{"queue":"orders",{null},"error":"SENTENCE"}}]}}\n' in printed(run, "stats", *words)
 
 
 def test_a_pause(run: Run, orders: QueueOnServer) -> None:

@@ -139,6 +139,24 @@ def test_a_pause_waits_until_nothing_runs(run: Run, orders: QueueOnServer, clien
     assert (waited.exit_code, waited.stdout) == (0, "all workers  paused\n")
 
 
+def test_a_queue_that_cannot_be_read_has_no_numbers(run: Run, orders: QueueOnServer) -> None:
+    list_orders(orders)
+    orders.server.set("delayq:{orders}:scheduled", "no sorted set")
+    row = run("stats").stdout.splitlines()[1]
+    assert row.split()[:7] == ["orders", "-", "-", "-", "-", "-", "Redis"]
+
+
+def test_a_queue_that_cannot_be_read_does_not_count_as_idle_or_as_running(run: Run, orders: QueueOnServer) -> None:
+    list_orders(orders)
+    orders.server.set("delayq:{orders}:scheduled", "no sorted set")
+    waited = run("pause", "--all", "--wait", "100ms")
+    assert isinstance(waited.exception, DelayqError)
+    assert str(waited.exception).startswith("The pause is in force, but the queue 'orders' cannot be read. Redis at")
+    resumed = run("resume", "--all")
+    assert resumed.exit_code == 0
+    assert "These queues cannot be read, and may be paused by name: orders." in resumed.stderr
+
+
 def test_clear_drops_what_waits(run: Run, client: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
     for n in range(600):

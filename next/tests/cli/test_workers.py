@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
+from delayq.core.views import WorkerInfo
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
@@ -44,6 +45,19 @@ def answer(run: Run, *words: str) -> Any:
 def announce(url: str, **documents: dict[str, Any]) -> None:
     registry = RedisWorkerRegistry(ServerExecutor(BlockingLeaf(Address(url))), Keys())
     registry.announce(documents, time.time_ns() // 1_000_000)
+
+
+def test_only_processes_that_cannot_be_shown(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cluster, their node may not answer."""
+    names = ["dq:vm:18280:a131c448", "dq:vm:18280:b131c448", "plain"]
+    found = [WorkerInfo(name, [], {"error": "Redis at node-2 does not answer."}) for name in names]
+    monkeypatch.setattr(DelayQ, "workers", lambda client: found)
+    shown = run("workers")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert shown.stderr.splitlines() == [
+        "delayq: 2 processes of the worker on vm (pid 18280) cannot be shown. Redis at node-2 does not answer.",
+        "delayq: The process plain cannot be shown. Redis at node-2 does not answer.",
+    ]
 
 
 def test_workers_are_listed(run: Run, url: str, server: redis.Redis) -> None:

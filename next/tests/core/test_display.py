@@ -56,6 +56,8 @@ def test_characters_that_a_terminal_would_act_on_are_escaped(text: str, escaped:
         ("redis://host?Password=secret&ssl_password=secret", "redis://host?Password=***&ssl_password=***"),
         ("redis://host/0?passwd=secret&colour=s3cret", "redis://host/0?passwd=***&colour=***"),
         ("user:secret@host", "user:***@host"),
+        ("redis://:@host", "redis://:@host"),
+        ("redis+sentinel://h/main?sentinel_password=&x=y", "redis+sentinel://h/main?sentinel_password=&x=***"),
         ("", ""),
     ],
 )

@@ -72,7 +72,7 @@ def test_what_is_no_duration_is_refused_with_examples(written: str) -> None:
 
 @pytest.mark.parametrize("written", [5, 5.0, True, None, b"5s", ["5s"]])
 def test_a_bare_number_is_no_duration(written: object) -> None:
-    with pytest.raises(InvalidInput, match=r"timeout .* is not a duration"):
+    with pytest.raises(InvalidInput, match=r"timeout .* is not a duration\. Use a timedelta or a text\. Write"):
         duration_ms(written, field="timeout")  # type: ignore[arg-type]
 
 

@@ -11,8 +11,9 @@ from delayq.core.errors import BackendUnavailable, LoginRefused, NodeUnavailable
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.cluster import ClusterExecutor
 from delayq.redis.connection.errors import refusal
-from delayq.redis.connection.executor import Executor, Started
+from delayq.redis.connection.executor import Started
 from delayq.redis.connection.leaf import drive
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.slot_map import SLOTS, ClusterAddress, SlotMap
 from delayq.redis.connection.url import Address
 
@@ -25,14 +26,14 @@ CALL = read("GET", "key", parse=lambda reply: reply)
 class Cluster:
     """A cluster of two nodes, of which HANGING does not answer. `owner` has the slot of CALL."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: str = "h2,h1") -> None:
         self.now = 100.0
         self.owner = HANGING
         self.asked: list[str] = []
         self.refuses_login: set[str] = set()
         self.moves_keys = False
         self.down_until = 0.0
-        address = ClusterAddress("redis+cluster://h2,h1")
+        address = ClusterAddress(f"redis+cluster://{hosts}")
         self.executor = ClusterExecutor(
             SlotMap(address, self._make_node, clock=lambda: self.now),
             where="a cluster",
@@ -42,7 +43,7 @@ class Cluster:
             clock=lambda: self.now,
         )
 
-    def _make_node(self, address: Address) -> Executor:
+    def _make_node(self, address: Address) -> ServerExecutor:
         return Node(self, HANGING if HANGING in address.masked else "h2")  # type: ignore[return-value]
 
     async def _sleep(self, seconds: float) -> None:
@@ -56,12 +57,12 @@ class Node:
         self.where = name
         self._cluster = cluster
 
-    async def run(self, call: Call[Any]) -> list[tuple[int, int, str, int]]:
+    async def ask(self, call: Call[Any], *, within: float) -> list[tuple[int, int, str, int]]:
         self._check_login()
         if self._cluster.now < self._cluster.down_until:
             raise BackendUnavailable("refused")
         if self.where == HANGING:
-            self._cluster.now += TRY_TIMEOUT
+            self._cluster.now += min(within, TRY_TIMEOUT)
             raise BackendUnavailable("hangs")
         return [(0, 0, "h2", 6379), (1, SLOTS - 1, self._cluster.owner, 6379)]
 
@@ -153,6 +154,34 @@ def test_a_call_waits_while_no_node_answers(is_known: bool) -> None:
     with pytest.raises(BackendUnavailable):
         drive(cluster.executor.run(CALL))
     assert RETRY_TIMEOUT - 0.5 <= cluster.now - began <= RETRY_TIMEOUT
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 6, 40])
+def test_a_call_ends_in_time_while_all_nodes_hang(nodes: int, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(",".join(f"{HANGING}{n}" for n in range(nodes)))
+    caplog.set_level("DEBUG", "delayq.redis.waiting")
+    for _ in range(2):
+        with pytest.raises(BackendUnavailable, match="No node of the Redis Cluster answered"):
+            drive(cluster.executor.run(CALL))
+        assert RETRY_TIMEOUT - 0.5 <= cluster.now - 100 <= RETRY_TIMEOUT
+        assert "Trying again …" in caplog.messages[0]
+        cluster.now = 100.0
+
+
+def test_the_nodes_that_did_not_answer_are_asked_last_in_the_next_call() -> None:
+    cluster = Cluster(",".join([*(f"{HANGING}{n}" for n in range(20)), "h2"]))
+    cluster.owner = "h2"
+    with pytest.raises(BackendUnavailable):
+        drive(cluster.executor.run(CALL))
+    began = cluster.now
+    while cluster.now < began + 3 * RETRY_TIMEOUT:
+        try:
+            assert drive(cluster.executor.run(CALL)) == "value"
+            break
+        except BackendUnavailable:
+            pass
+    else:
+        pytest.fail("the node that answers was never asked")
 
 
 def test_a_loop_does_not_wait_while_no_node_answers() -> None:

@@ -39,12 +39,14 @@ class FakeLeaf:
 
     where = "redis://test"
 
-    async def send(self, request: bytes) -> None:
+    async def send(self, request: bytes, *, within: float | None = None) -> None:
         self.requests.append(request)
         if self.loses_requests:
             raise ConnectionLost("reset", sent=True)
 
-    async def receive(self, connection: None, replies: int, *, block: float = 0.0) -> list[Any]:
+    async def receive(
+        self, connection: None, replies: int, *, block: float = 0.0, within: float | None = None
+    ) -> list[Any]:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, ConnectionLost):
             self.now += self.seconds_per_lost_try

@@ -6,16 +6,17 @@ import signal
 import threading
 import time
 from types import FrameType
+from typing import Any
 
 import pytest
 import redis
 
 from delayq import AsyncDelayQ, DelayQ
-from delayq.core.errors import ConfigError
-from delayq.redis.calls.call import Call, command
+from delayq.core.errors import BackendUnavailable, ConfigError
+from delayq.redis.calls.call import Call, command, read
 from delayq.redis.connection.asyncio import AsyncioLeaf
 from delayq.redis.connection.blocking import BlockingLeaf
-from delayq.redis.connection.leaf import ConnectionLost, WokenUp, drive
+from delayq.redis.connection.leaf import ConnectionLost, Leaf, WokenUp, drive
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
 
@@ -84,6 +85,23 @@ def test_a_server_that_does_not_answer_is_given_up(url: str, server: redis.Redis
     with pytest.raises(ConnectionLost, match="no reply came in time"):
         drive(leaf.receive(connection, 1))
     assert connection._sock is None
+
+
+def test_a_shorter_time_limit_applies_to_one_question_only(url: str, server: redis.Redis) -> None:
+    slow = read("BLPOP", "nothing", "0.4", parse=lambda reply: reply)
+
+    async def question(leaf: Leaf[Any]) -> None:
+        executor = ServerExecutor(leaf)
+        with pytest.raises(BackendUnavailable, match="no reply came in time"):
+            await executor.ask(slow, within=0.1)
+        assert await executor.ask(PING, within=0.1) == b"PONG"
+        assert len(server.client_list()) == 2
+        assert await executor.run(slow) is None  # on the connection of the last question
+        assert len(server.client_list()) == 2
+        await leaf.close()
+
+    drive(question(BlockingLeaf(Address(url))))
+    asyncio.run(question(AsyncioLeaf(Address(url))))
 
 
 def test_an_answer_that_comes_too_late_is_given_to_no_other_call(url: str, server: redis.Redis) -> None:

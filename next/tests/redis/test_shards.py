@@ -150,6 +150,32 @@ def test_a_job_that_arrives_during_a_change(
     assert client.cancel("late", queue="orders") == "cancelled"
 
 
+def test_a_job_that_arrives_and_ends_during_a_change(
+    client: DelayQ, url: str, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal has the number of jobs too."""
+    from delayq.redis import change_shards
+
+    give = change_shards._give
+
+    async def give_late(session: Any, queue: str, shards: Any, number: int) -> bool:
+        if number < CHANGING:
+            return await give(session, queue, shards, number)
+        with DelayQ(url) as other:
+            other.schedule("n", id="late", queue="orders", delay="1h")
+            is_marked = await give(session, queue, shards, number)
+            server.hset("delayq:{orders}:meta", "shards", 4)
+            for name in shard_names("orders", 4):
+                server.hset(f"delayq:{{{name}}}:meta", "shards", 4)
+            other.cancel("late", queue="orders")
+        return is_marked
+
+    monkeypatch.setattr(change_shards, "_give", give_late)
+    with pytest.raises(QueueInUse) as raised:
+        client.queue_set("orders", shards=8)
+    assert raised.value.message == "The queue 'orders' received a job during the change. Now, it has 0 jobs."
+
+
 def test_a_change_that_was_interrupted_after_the_first_shard(client: DelayQ, server: redis.Redis) -> None:
     """No shard but the first takes jobs, and the same change completes it although there are jobs."""
     for name in shard_names("orders", 8):

@@ -308,5 +308,8 @@ def test_a_single_server_is_refused_with_the_right_form(tmp_path: Path) -> None:
 
 def test_without_any_node_the_nodes_are_named() -> None:
     url = "redis+cluster://127.0.0.1:1,127.0.0.1:2"
-    with DelayQ(url) as client, pytest.raises(BackendUnavailable, match=r"answered \(127.0.0.1:1, 127.0.0.1:2\)"):
+    with (
+        DelayQ(url) as client,
+        pytest.raises(BackendUnavailable, match=r"answered \(redis://127.0.0.1:1, redis://127.0.0.1:2\)"),
+    ):
         client.schedule("n", delay="1h")

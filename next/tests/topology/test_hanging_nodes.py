@@ -1,21 +1,20 @@
 """Commands, movers and workers while a node of a cluster hangs or fails."""
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
 from typer.testing import CliRunner
 
-from delayq import (
-    BackendUnavailable,
-    DelayQ,
-)
+from delayq import AsyncDelayQ, BackendUnavailable, DelayQ
 from delayq.cli import main as cli
-from delayq.core.errors import NodeError
+from delayq.core.errors import NodeError, NodeOutcomeUnknown
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.keys import Keys
 from delayq.redis.worker.worker_registry import RedisWorkerRegistry
@@ -23,6 +22,7 @@ from tests.support.topologies import (
     ClusterGroup,
     cluster_group,
     command,
+    hanging,
     hanging_node,
     lines,
     stamping_worker,
@@ -93,7 +93,7 @@ def test_workers_names_the_hanging_node_that_has_the_list_of_workers(group: Clus
 def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: ClusterGroup) -> None:
     wait_until(group.is_whole)
     with_list = group.owner_of_slot(key_slot(b"delayq:workers"))
-    names = [f"dq:a:{n}:x" for n in range(9)]
+    names = [f"dq:a-{n}:{n}:x" for n in range(9)]
     owners = {name: group.owner_of_slot(key_slot(f"delayq:worker:{name}".encode())) for name in names}
     owner = next(one for one in owners.values() if one is not with_list)
     RedisWorkerRegistry(make_executor(parse_address(group.url)), Keys()).announce(
@@ -103,8 +103,13 @@ def test_workers_shows_the_other_nodes_and_fails_if_a_process_is_missing(group: 
         ended = CliRunner().invoke(cli.app, ["--url", group.url, "workers"])
         as_json = CliRunner().invoke(cli.app, ["--url", group.url, "workers", "--json"])
     assert (ended.exit_code, as_json.exit_code) == (1, 1)
-    for name in names:
-        assert (f"The process {name} cannot be shown." in ended.stderr) == (owners[name] is owner)
+    shown = [line.split()[:1] for line in ended.stdout.splitlines()]
+    assert shown[0] == ["HOST"]
+    assert [] not in shown
+    for n, name in enumerate(names):
+        words = f"A process of the worker on a-{n} (pid {n}) cannot be shown."
+        assert (words in ended.stderr) == (owners[name] is owner)
+        assert ([name] in shown) == (owners[name] is not owner)
         assert name in as_json.stdout
 
 
@@ -151,6 +156,63 @@ def test_a_command_waits_once_for_a_hanging_node(group: ClusterGroup) -> None:
         took = time.monotonic() - began
     assert ended.exit_code == 5
     assert took < 8
+
+
+@contextmanager
+def all_hanging(group: ClusterGroup) -> Iterator[None]:
+    with ExitStack() as stack:
+        for server in group.servers:
+            stack.enter_context(hanging(server))
+        yield
+
+
+def test_a_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
+    """Also if the address names all nodes, and with a client that has worked before."""
+    wait_until(group.is_whole)
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in group.servers)
+    took: list[float] = []
+    with DelayQ(url) as known, DelayQ(url) as new:
+        known.schedule("n", delay="1h")
+        with all_hanging(group):
+            for client, error, words in (
+                (known, NodeOutcomeUnknown, "The outcome of the call is unknown."),
+                (known, BackendUnavailable, "The request was not sent."),
+                (new, BackendUnavailable, "The request was not sent."),
+                (new, BackendUnavailable, "The request was not sent."),
+            ):
+                began = time.monotonic()
+                with pytest.raises(error, match=words):
+                    client.schedule("n", delay="1h")
+                took.append(time.monotonic() - began)
+            began = time.monotonic()
+            ended = CliRunner().invoke(cli.app, ["--url", url, "stats"])
+            took.append(time.monotonic() - began)
+    assert max(took) < 5.5, took
+    assert "No node of the Redis Cluster answered" in str(ended.exception)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("delayq: No node")]
+    assert len(told) == 1
+    assert told[0].endswith("Trying again …")
+    wait_until(group.is_whole)
+
+
+def test_an_asyncio_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
+    wait_until(group.is_whole)
+
+    async def story() -> list[float]:
+        took = []
+        async with AsyncDelayQ(group.url) as known, AsyncDelayQ(group.url) as new:
+            await known.schedule("n", delay="1h")
+            with all_hanging(group):
+                for client in (known, new):
+                    began = time.monotonic()
+                    with pytest.raises((NodeOutcomeUnknown, BackendUnavailable)):
+                        await client.schedule("n", delay="1h")
+                    took.append(time.monotonic() - began)
+        return took
+
+    took = asyncio.run(story())
+    assert max(took) < 5.5, took
+    wait_until(group.is_whole)
 
 
 def test_a_worker_starts_while_a_primary_fails(group: ClusterGroup, tmp_path: Path) -> None:

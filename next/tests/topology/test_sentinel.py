@@ -17,7 +17,14 @@ from delayq.redis.backend import RedisBackend
 from delayq.redis.calls.call import Call
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.leaf import ConnectionLost, drive
-from delayq.redis.connection.sentinel import ASK_EVERY, SentinelAddress, SentinelLeaf, Sentinels
+from delayq.redis.connection.sentinel import (
+    ASK_EVERY,
+    SEARCH_TIMEOUT,
+    SENTINEL_TIMEOUT,
+    SentinelAddress,
+    SentinelLeaf,
+    Sentinels,
+)
 from delayq.settings.model import load_settings
 from tests.support.topologies import (
     SERVICE,
@@ -97,6 +104,22 @@ def test_notifications_come_from_the_new_primary_although_the_old_one_answers(gr
             wait_until(lambda: hints.wait(0.1) or hints.is_subscribed)
             client.schedule("n", queue="hinted", delay="30m")
             wait_until(lambda: "hinted" in dict(hints.wait(0.1)))
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_cancels_reach_a_supervisor_although_the_old_primary_lives(group: SentinelGroup, is_suspended: bool) -> None:
+    keeper = RedisBackend(load_settings(url=group.url)).lease_keeper(["q"])
+    keeper.open()
+
+    def hears(id: str) -> bool:
+        keeper.renew("consumer", [])
+        command(group.primary(), "PUBLISH", "delayq:cancel", f"q {id}")
+        time.sleep(0.1)
+        return ("q", id) in keeper.stop_requests()
+
+    wait_until(lambda: hears("before"))
+    with failing(group, signal.SIGSTOP) if is_suspended else walled_off(group):
+        wait_until(lambda: hears("after"))
 
 
 def test_a_dead_sentinel_is_skipped_and_without_any_the_servers_are_named(group: SentinelGroup) -> None:
@@ -259,6 +282,30 @@ def test_the_newest_answer_of_all_sentinels_counts() -> None:
     for now[0] in (100.0, 105.0, 111.0):
         assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
     assert dead.asked == 2
+
+
+def test_many_silent_sentinels_do_not_delay_a_call_for_long() -> None:
+    now = [100.0]
+
+    class Slow(Named):
+        async def run(self, call: Call[Any]) -> Any:
+            now[0] += SENTINEL_TIMEOUT
+            return await super().run(call)
+
+    address = SentinelAddress("redis+sentinel://h1/main")
+    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server), clock=lambda: now[0])
+    executors = [*(Slow(0, n) for n in range(9)), Named(2, 4)]
+    for n, executor in enumerate(executors):
+        executor.where = f"redis://h{n}"
+    sentinels._executors = executors  # type: ignore[assignment]
+    for asked in (range(4), range(8)):
+        began = now[0]
+        with pytest.raises(ConnectionLost) as raised:
+            drive(sentinels.primary())
+        assert now[0] - began == SEARCH_TIMEOUT
+        silent = ", ".join(f"redis://h{n}" for n in asked)
+        assert str(raised.value) == f"none of its sentinels answered ({silent}): away"
+    assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
 
 
 def test_a_leaf_stays_with_its_primary_while_no_sentinel_answers() -> None:

@@ -9,6 +9,7 @@ from delayq.backends.values import Acked, Delivery, SettleAnswer, Settlement
 from delayq.core.errors import CallRefused, NodeUnavailable
 from delayq.core.options import Options
 from delayq.core.resting import RestingQueues
+from delayq.redis.backend import RedisBackend
 from delayq.redis.connection.blocking import BlockingLeaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.url import Address
@@ -17,6 +18,8 @@ from delayq.redis.worker.consumer import RedisConsumer
 from delayq.redis.worker.hints import Hints
 from delayq.redis.worker.lease_keeper import RedisLeaseKeeper
 from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+from delayq.settings.model import load_settings
+from delayq.worker.sidecar import _loops
 from tests.support.fakes import FakeClock
 from tests.support.queue import QueueOnServer
 
@@ -103,6 +106,27 @@ def test_a_node_that_fails_is_told_once_for_all_its_queues(caplog: pytest.LogCap
     assert caplog.messages == [
         "node 10.0.0.1:7000 failed; left alone for up to 2 s: no answer",
         "node 10.0.0.2:7000 failed; left alone for up to 2 s: no answer",
+        "this error has ended: node 10.0.0.1:7000 failed",
+    ]
+
+
+def test_a_node_that_fails_is_told_once_for_all_loops_of_a_process(
+    url: str, queue: QueueOnServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    keeper = RedisBackend(load_settings(url=url)).queue_keeper(["a"], name="me")
+    loops = _loops(keeper, Options(), 30, wake_ups=None)
+    clock = FakeClock()
+    for loop in loops:
+        loop.resting._clock = loop.resting.of_nodes._clock = clock
+        error = NodeUnavailable("no answer")
+        error.node = "10.0.0.1:7000"
+        loop.resting.rest("a", error)
+    clock.now += 6
+    for loop in loops:
+        loop.resting.worked(["a"])
+    assert caplog.messages == [
+        "node 10.0.0.1:7000 failed; left alone for up to 2 s: no answer",
         "this error has ended: node 10.0.0.1:7000 failed",
     ]
 

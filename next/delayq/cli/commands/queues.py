@@ -17,7 +17,7 @@ from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ
 from delayq.core.display import did_you_mean, several
-from delayq.core.errors import InvalidInput, NodeError, QueueInUse, QueueNotFound
+from delayq.core.errors import CallRefused, InvalidInput, NodeError, QueueInUse, QueueNotFound
 from delayq.core.events import QueueBusy
 from delayq.core.exit_codes import ExitCode
 from delayq.core.json_shapes.answers import DeletedShape, JobIdShape, QueueOutcomeShape
@@ -31,6 +31,9 @@ LOOK_EVERY: Final = 0.2
 IDLE_LOOKS: Final = 2
 MAX_TOLD: Final = 20
 """Maximum number of jobs to list if workers still have jobs after `--wait`."""
+
+UNKNOWN: Final = "-"
+"""The number of jobs of a queue that cannot be read."""
 
 All = Annotated[bool, typer.Option("--all", help="Instead of one queue, pause or resume all workers.")]
 
@@ -183,6 +186,7 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
     session = session_of(context)
     name = session.queue_or_default(queue)
     still: list[str] = []
+    unread: list[str] = []
     shape: PauseShape | ControlShape
     with session.client() as client:
         if queue is not None:
@@ -191,7 +195,9 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
         with session.audited("resume", "all workers" if all else name):
             if all:
                 shape = ControlShape.of(client.resume_all())
-                still = [one.queue for one in client.stats() if one.paused]
+                found = client.stats()
+                still = [one.queue for one in found if one.paused]
+                unread = [one.queue for one in found if one.error]
             else:
                 client.resume(name)
                 shape = PauseShape.of(name, None)
@@ -201,6 +207,8 @@ def resume(context: typer.Context, queue: MaybeQueue = None, all: All = False, j
         print_text(f"{'all workers' if all else name}  resumed")
     if still:
         print_note(f"These queues were paused by name and stay paused: {', '.join(still)}.")
+    if unread:
+        print_note(f"These queues cannot be read, and may be paused by name: {', '.join(unread)}.")
 
 
 def clear(context: typer.Context, queue: WhichQueue = None, yes: Yes = False, json: Json = False) -> None:
@@ -319,17 +327,22 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
 def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
     """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
 
-    Two reads in a row must find no job, because a worker may receive another job by a fetch that began before the
-    pause.
+    Raises CallRefused if a queue still cannot be read then. Two reads in a row must find no job, because a worker may
+    receive another job by a fetch that began before the pause.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")
     idle_looks = 0
     while True:
-        busy = {one.queue: one.reserved for one in client.stats(queue) if one.reserved}
-        idle_looks = 0 if busy else idle_looks + 1
+        found = client.stats(queue)
+        busy = {one.queue: one.reserved for one in found if one.reserved}
+        unread = [one for one in found if one.error]
+        idle_looks = 0 if busy or unread else idle_looks + 1
         if idle_looks == IDLE_LOOKS:
             return []
+        if unread and time.monotonic() >= ends_at:
+            first = unread[0]
+            raise CallRefused(f"The pause is in force, but the queue {first.queue!r} cannot be read. {first.error}")
         if busy and time.monotonic() >= ends_at:
             jobs = [job for name in busy for job in islice(client.iter_jobs("reserved", queue=name), MAX_TOLD)]
             return [JobIdShape(job.id, job.queue) for job in jobs[:MAX_TOLD]]
@@ -339,7 +352,9 @@ def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list
 
 def _print_counts(found: Sequence[QueueStats]) -> None:
     rows = [
-        (
+        (one.queue, *[UNKNOWN] * 5, "", one.error)
+        if one.error
+        else (
             one.queue,
             one.scheduled,
             one.ready,
@@ -347,7 +362,7 @@ def _print_counts(found: Sequence[QueueStats]) -> None:
             one.failed,
             one.completed,
             rough_duration(one.overdue_oldest_ms) if one.overdue_oldest_ms else "",
-            one.error or ("paused" if one.paused else ""),
+            "paused" if one.paused else "",
         )
         for one in found
     ]

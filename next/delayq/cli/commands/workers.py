@@ -1,6 +1,7 @@
 """Commands for all workers: workers, restart, and the group `maintenance`."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,16 +39,19 @@ def workers(context: typer.Context, json: Json = False) -> None:
             print_json(WorkerShape.of(worker, now_ms=now_ms))
         _fail_if_incomplete(found)
         return
-    print_table(
-        ("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"),
-        map(_row, found),
-        below=_lines_of_jobs(found, now_ms),
-    )
+    readable = [worker for worker in found if "error" not in worker.about]
+    if readable or not found:
+        print_table(
+            ("HOST", "PID", "STATE", "RUNS", "DONE", "SINCE", "QUEUES"),
+            map(_row, readable),
+            below=_lines_of_jobs(readable, now_ms),
+        )
     if not found and not session.quiet:
         print_note("No worker is running; `delayq work --app shop.jobs` starts one.")
-    for worker in found:
-        if "error" in worker.about:
-            print_note(f"The process {worker.name} cannot be shown. {worker.about['error']}")
+    unread = Counter((worker.about["error"], _process(worker.name)) for worker in found if "error" in worker.about)
+    for (error, process), count in unread.items():
+        text = process if count == 1 else process.replace("A process", f"{count} processes")
+        print_note(f"{text} cannot be shown. {error}")
     if control is not None:
         note_switches(control)
     _fail_if_incomplete(found)
@@ -108,6 +112,13 @@ def end_maintenance(context: typer.Context, json: Json = False) -> None:
         print_json(ControlShape.of(control))
     else:
         print_text("maintenance  off")
+
+
+def _process(name: str) -> str:
+    """Return a text for a child whose description cannot be read. Its name contains the host and the supervisor."""
+    words = name.split(":")
+    is_known = len(words) == 4 and words[0] == "dq"
+    return f"A process of the worker on {words[1]} (pid {words[2]})" if is_known else f"The process {name}"
 
 
 def _row(worker: WorkerInfo) -> tuple[object, ...]:

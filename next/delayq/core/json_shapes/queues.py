@@ -39,10 +39,23 @@ class QueueStatsShape:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableQueueShape(QueueStatsShape):
-    """One queue of `delayq stats` that could not be read. Its counts are 0, and `error` has the reason."""
+class UnreadableQueueShape:
+    """One queue of `delayq stats` that could not be read. `error` has the reason."""
 
+    queue: str
+    scheduled: None
+    ready: None
+    reserved: None
+    failed: None
+    completed: None
+    paused: None
+    overdue_oldest_ms: None
     error: str
+
+    @classmethod
+    def of(cls, stats: QueueStats) -> "UnreadableQueueShape":
+        """Return the shape of a queue that could not be read."""
+        return UnreadableQueueShape(stats.queue, None, None, None, None, None, None, None, stats.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +80,10 @@ class StatsShape:
         return cls([_queue_shape(one, history.get(one.queue)) for one in stats])
 
 
-def _queue_shape(stats: QueueStats, days: Sequence[DayCounts] | None) -> QueueStatsShape:
-    shape = QueueStatsShape.of(stats)
+def _queue_shape(stats: QueueStats, days: Sequence[DayCounts] | None) -> QueueStatsShape | UnreadableQueueShape:
     if stats.error:
-        return UnreadableQueueShape(**members_of(shape), error=stats.error)
+        return UnreadableQueueShape.of(stats)
+    shape = QueueStatsShape.of(stats)
     if days is not None:
         return QueueHistoryShape(**members_of(shape), days=[{"day": day.day, **day.counters} for day in days])
     return shape

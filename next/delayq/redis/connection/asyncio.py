@@ -35,7 +35,7 @@ class AsyncioLeaf:
         """The address of the server, without secrets."""
         return self._address.masked
 
-    async def send(self, request: bytes) -> AbstractConnection:
+    async def send(self, request: bytes, *, within: float | None = None) -> AbstractConnection:
         """Send packed commands; see Leaf."""
         idle = await self._idle_of_loop()
         while idle and _has_ended(idle[-1]):
@@ -43,7 +43,7 @@ class AsyncioLeaf:
         connection = idle.pop() if idle else self._address.asyncio_connection(self._try_timeout)
         sent = False
         try:
-            async with asyncio.timeout(self._try_timeout):
+            async with asyncio.timeout(min(within or self._try_timeout, self._try_timeout)):
                 if not connection.is_connected:
                     await _log_in(connection)
                     if self._address.is_of_one_server:
@@ -52,25 +52,27 @@ class AsyncioLeaf:
                 await connection.send_packed_command(request, check_health=False)
         except ERROR_REPLIES as error:
             await connection.disconnect(nowait=True)
-            raise login_error(self.where, error) from error
+            raise login_error(self._address, error) from error
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)
             if isinstance(error.__cause__, ERROR_REPLIES):  # redis-py wraps errors that occur while it connects
-                raise login_error(self.where, error.__cause__) from error
+                raise login_error(self._address, error.__cause__) from error
             raise ConnectionLost(why_lost(error), sent=sent) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
         return connection
 
-    async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
+    async def receive(
+        self, connection: AbstractConnection, replies: int, *, block: float = 0.0, within: float | None = None
+    ) -> list[Any]:
         """Read replies; see Leaf.
 
         The timeout is implemented here, because the `timeout` of redis-py does not fit. When it expires, redis-py
         returns None, which looks like a nil reply, and keeps the connection open although the reply is still to come.
         """
         try:
-            async with asyncio.timeout(block + self._try_timeout):
+            async with asyncio.timeout(block + min(within or self._try_timeout, self._try_timeout)):
                 answers = [await self._read(connection) for _ in range(replies)]
         except CONNECTION_ERRORS as error:
             await connection.disconnect(nowait=True)

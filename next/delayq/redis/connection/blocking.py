@@ -19,7 +19,7 @@ from delayq.redis.connection.errors import (
     why_lost,
 )
 from delayq.redis.connection.leaf import TRY_TIMEOUT, ConnectionLost, WokenUp
-from delayq.redis.connection.url import Address
+from delayq.redis.connection.url import Address, set_timeout
 
 _NOTHING: Final[frozenset[int]] = frozenset()
 
@@ -43,20 +43,23 @@ class BlockingLeaf:
         """The address of the server, without secrets."""
         return self._address.masked
 
-    async def send(self, request: bytes) -> AbstractConnection:
+    async def send(self, request: bytes, *, within: float | None = None) -> AbstractConnection:
         """Send packed commands; see Leaf."""
-        connection = self._take()
+        limit = self._try_timeout if within is None else min(within, self._try_timeout)
+        connection = self._take(limit)
         sent = False
         try:
             if connection._sock is None:
                 _log_in(connection)
                 if self._address.is_of_one_server:
                     self._check_mode(connection)
+                if limit != self._try_timeout:
+                    set_timeout(connection, self._try_timeout)
             sent = True
             connection.send_packed_command([request], check_health=False)
         except ERROR_REPLIES as error:
             connection.disconnect()
-            raise login_error(self.where, error) from error
+            raise login_error(self._address, error) from error
         except CONNECTION_ERRORS as error:
             connection.disconnect()
             raise ConnectionLost(why_lost(error), sent=sent) from error
@@ -65,11 +68,15 @@ class BlockingLeaf:
             raise
         return connection
 
-    async def receive(self, connection: AbstractConnection, replies: int, *, block: float = 0.0) -> list[Any]:
+    async def receive(
+        self, connection: AbstractConnection, replies: int, *, block: float = 0.0, within: float | None = None
+    ) -> list[Any]:
         """Read replies; see Leaf."""
         try:
             if block:
                 self._wait(connection, block + self._try_timeout)
+            elif within is not None and not _readable([connection._sock], within):
+                raise TimeoutError("no reply came")
             answers = [self._read(connection) for _ in range(replies)]
         except CONNECTION_ERRORS as error:
             connection.disconnect()
@@ -89,7 +96,7 @@ class BlockingLeaf:
         while self._idle:
             self._idle.pop().disconnect()
 
-    def _take(self) -> AbstractConnection:
+    def _take(self, timeout: float) -> AbstractConnection:
         """Return an idle connection or a new one. After a fork, the child does not use the parent's connections."""
         if self._pid != os.getpid():
             self._idle = []
@@ -98,7 +105,7 @@ class BlockingLeaf:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return self._address.blocking_connection(self._try_timeout)
+                return self._address.blocking_connection(timeout)
             if not _readable([connection._sock], 0):  # else the server has closed it
                 return connection
             connection.disconnect()

@@ -98,7 +98,7 @@ class ClusterExecutor(Executor):
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls without waiting for the replies; see Executor."""
-        return Started(calls, await self._send(calls, range(len(calls))))
+        return Started(calls, await self._send(calls, range(len(calls)), self._clock() + self._retry_timeout))
 
     async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
         """Return the outcomes of started calls."""
@@ -106,7 +106,7 @@ class ClusterExecutor(Executor):
 
     async def servers(self) -> list[Executor]:
         """Return the executors of the primaries."""
-        await self._slots.refresh()
+        await self._slots.refresh(self._clock() + self._retry_timeout)
         return [self._slots.executor(node) for node in self._slots.primaries()]
 
     async def sleep(self, seconds: float) -> None:
@@ -131,25 +131,28 @@ class ClusterExecutor(Executor):
     async def _send_first(self, calls: Sequence[Call[Any]], deadline: float) -> list[Part]:
         """Send the calls. If no node answers, try again until the deadline; a loop tries only once, see `rest`.
 
-        Raises BackendUnavailable.
+        The first try takes up to half of the time, so that all nodes are asked twice. Raises BackendUnavailable.
         """
         pause = FIRST_PAUSE
+        until = deadline if self._rest else deadline - self._retry_timeout / 2
         while True:
-            began = self._clock()
             try:
-                return await self._send(calls, range(len(calls)))
+                return await self._send(calls, range(len(calls)), until)
             except BackendUnavailable as error:
-                took = self._clock() - began  # the next try may take as long
-                if self._rest or self._clock() + pause + took >= deadline:
+                if self._rest or self._clock() + pause >= deadline:
                     raise
+                until = deadline
                 if pause == FIRST_PAUSE:
                     waiting.debug("%s Trying again …", error.message)
             await self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _send(self, calls: Sequence[Call[Any]], positions: Iterable[int]) -> list[Part]:
-        """Send the calls at these positions, grouped by node. Raises BackendUnavailable if the map cannot be read."""
-        await self._slots.refresh()
+    async def _send(self, calls: Sequence[Call[Any]], positions: Iterable[int], until: float) -> list[Part]:
+        """Send the calls at these positions, grouped by node.
+
+        Raises BackendUnavailable if the map cannot be read until `until`.
+        """
+        await self._slots.refresh(until)
         of_node: dict[str, list[int]] = {}
         node = ""
         for position in positions:
@@ -205,7 +208,7 @@ class ClusterExecutor(Executor):
                 break
             began = self._clock()
             try:
-                parts = await self._send_again(calls, outcomes, again)
+                parts = await self._send_again(calls, outcomes, again, deadline - took)
             except BackendUnavailable:  # no node answers
                 if self._rest:
                     break
@@ -226,17 +229,19 @@ class ClusterExecutor(Executor):
         A loop does not wait, because it repeats its calls in any case, and the jobs of other nodes must not be late.
         A command does not wait, because it may have waited before, to read the map.
         """
-        while not await self._has_moved(calls, parts, positions):
+        while not await self._has_moved(calls, parts, positions, deadline):
             if self._rest or self._skip or self._clock() + LONGEST_PAUSE >= deadline:
                 return False
             await self._sleep(LONGEST_PAUSE)
             self._slots.expire()
         return True
 
-    async def _has_moved(self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int]) -> bool:
+    async def _has_moved(
+        self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int], deadline: float
+    ) -> bool:
         """Return True if another node has the keys of one of these calls by now."""
         try:
-            await self._slots.refresh()
+            await self._slots.refresh(deadline)
         except BackendUnavailable:
             return False
         sent_to = {position: part.node for part in parts for position in part.positions}
@@ -266,7 +271,7 @@ class ClusterExecutor(Executor):
         return answers
 
     async def _send_again(
-        self, calls: Sequence[Call[Any]], outcomes: Sequence[Any], positions: Sequence[int]
+        self, calls: Sequence[Call[Any]], outcomes: Sequence[Any], positions: Sequence[int], until: float
     ) -> list[Part]:
         """Send the calls at these positions again. An ASK names the node that gets its call this time only."""
         asking: dict[str, list[int | None]] = {}
@@ -285,7 +290,7 @@ class ClusterExecutor(Executor):
                 plain.append(position)
         as_text = [_with_text(call) for call in calls] if asking else []
         asked = [await self._start_part(as_text, node, places) for node, places in asking.items()]
-        return [*asked, *(await self._send(calls, plain) if plain else [])]
+        return [*asked, *(await self._send(calls, plain, until) if plain else [])]
 
 
 def _to_repeat(calls: Sequence[Call[Any]], outcomes: Sequence[Any]) -> list[int]:

@@ -26,7 +26,7 @@ from redis.exceptions import (
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, LoginRefused
 from delayq.redis.connection.leaf import ConnectionLost
-from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM
+from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM, Address
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -55,12 +55,21 @@ _OF_CLIENT_CERTIFICATE: Final = (
 )
 _HINTS_OF_LOST: Final = (
     ("max number of clients", "Raise `maxclients` of the server, or close connections that are not needed."),
-    ("mismatch", "Use a host in the url that the certificate names."),
+    (
+        "mismatch",
+        "Use a host in the url that the certificate names. Sentinels and nodes of a Cluster must announce such a host.",
+    ),
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
     ("certificate required", _OF_CLIENT_CERTIFICATE),
-    ("Protocol error", "Check that the url is the address of a Redis server, and that a port with TLS has rediss://."),
-    ("reset by peer", "Check that the server is running. If its port uses TLS, write rediss:// instead of redis://."),
+    (
+        "Protocol error",
+        "Check that the url is the address of a Redis server, and that it begins with rediss if its port uses TLS.",
+    ),
+    (
+        "reset by peer",
+        "Check that the server is running. If its port uses TLS, begin the url with rediss instead of redis.",
+    ),
 )
 """Texts of lost connections, and the next step."""
 
@@ -187,8 +196,8 @@ class Redirected(CallRefused):
         self.is_ask = is_ask
 
 
-def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
-    """Return the error for an error reply that the server at `where` gave before the end of the login.
+def login_error(address: Address, error: Exception) -> LoginRefused | ConnectionLost:
+    """Return the error for an error reply that the server at `address` gave before the end of the login.
 
     Some replies concern the login itself. Others, such as "max number of clients reached", may not come again, so the
     login is tried again.
@@ -200,10 +209,10 @@ def login_error(where: str, error: Exception) -> LoginRefused | ConnectionLost:
     if is_unknown_command(error):
         hint = IF_SENTINEL
     elif "Authentication required" in reason:
-        hint = "Put the password into the url: redis://:password@host:6379/0."
+        hint = f"Put the password into the url: {address.form_with_password}."
     elif "without any password" in reason:
         hint = "Remove the password from the url, or set the password on the server."
-    return LoginRefused(f"Redis at {where} refused the login: {reason}.", hint=hint, field="url")
+    return LoginRefused(f"Redis at {address.masked} refused the login: {reason}.", hint=hint, field="url")
 
 
 def check_mode(hello: object, where: str) -> None:

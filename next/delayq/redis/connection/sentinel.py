@@ -24,6 +24,9 @@ SENTINEL_TIMEOUT: Final = 0.5
 ASK_EVERY: Final = 1.0
 """Seconds after which a leaf asks the sentinels again before it sends."""
 
+SEARCH_TIMEOUT: Final = 2.0
+"""Seconds after which no further sentinel is asked. The others are asked first next time."""
+
 SENTINEL_REST: Final = 10.0
 """How long a sentinel that did not answer is not asked, in seconds."""
 
@@ -87,20 +90,26 @@ class Sentinels:
         may come back and accept jobs, which are lost. So all sentinels are asked, and the newest answer counts: the one
         with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
         epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
-        that did not answer is left out for SENTINEL_REST seconds if another one answers.
+        that did not answer is left out for SENTINEL_REST seconds if another one answers. No sentinel is asked
+        after SEARCH_TIMEOUT seconds.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.
         """
         refusal: LoginRefused | None = None
         newest: tuple[int, bool, str, int] | None = None
+        reasons: dict[str, None] = {}
+        until = self._clock() + SEARCH_TIMEOUT
         for executor in sorted(self._executors, key=lambda one: self._failed_at.get(one.where, 0.0)):
             failed_at = self._failed_at.get(executor.where)
             if newest is not None and failed_at is not None and self._clock() < failed_at + SENTINEL_REST:
                 continue
+            if self._clock() >= until:
+                break
             try:
                 named = await executor.run(_primary_of(self._address.service))
-            except BackendUnavailable:
+            except BackendUnavailable as error:
+                reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self._failed_at[executor.where] = self._clock()
                 continue
             except LoginRefused as error:
@@ -119,8 +128,8 @@ class Sentinels:
         if newest is not None:
             _, _, host, port = newest
             return self._address.primary(host, port)
-        asked = ", ".join(executor.where for executor in self._executors)
-        raise refusal or ConnectionLost(f"none of its sentinels answered ({asked})", sent=False)
+        asked = ", ".join(executor.where for executor in self._executors if executor.where in self._failed_at)
+        raise refusal or ConnectionLost(f"none of its sentinels answered ({asked}): {'; '.join(reasons)}", sent=False)
 
     def _refusal(self, where: str, error: CallRefused) -> LoginRefused:
         if is_unknown_command(error):
@@ -178,7 +187,7 @@ class SentinelLeaf:
         self.where = address.masked
         """The address of the server that was asked last, or of the sentinels if none answered, without secrets."""
 
-    async def send(self, request: bytes) -> tuple[Leaf[Any], Any]:
+    async def send(self, request: bytes, *, within: float | None = None) -> tuple[Leaf[Any], Any]:
         """Send packed commands; see Leaf."""
         leaf = self._primary
         if leaf is None:
@@ -186,16 +195,18 @@ class SentinelLeaf:
         elif self._clock() >= self._ask_at:
             leaf = await self._follow(leaf)
         try:
-            return leaf, await leaf.send(request)
+            return leaf, await leaf.send(request, within=within)
         except ConnectionLost:
             await self._forget(leaf)
             raise
 
-    async def receive(self, connection: tuple[Leaf[Any], Any], replies: int, *, block: float = 0.0) -> list[Any]:
+    async def receive(
+        self, connection: tuple[Leaf[Any], Any], replies: int, *, block: float = 0.0, within: float | None = None
+    ) -> list[Any]:
         """Read replies; see Leaf."""
         leaf, own = connection
         try:
-            return await leaf.receive(own, replies, block=block)
+            return await leaf.receive(own, replies, block=block, within=within)
         except ConnectionLost:
             await self._forget(leaf)
             raise

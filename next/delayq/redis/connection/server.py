@@ -9,7 +9,7 @@ from hiredis import pack_command
 from redis.exceptions import NoScriptError, ResponseError
 
 from delayq.core.errors import BackendError, BackendUnavailable, LoginRefused, OutcomeUnknown
-from delayq.redis.calls.call import Call, Word
+from delayq.redis.calls.call import Call, Word, value_of
 from delayq.redis.connection.errors import hint_of_lost, is_not_ready, may_be_replaced, refusal
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
@@ -60,6 +60,15 @@ class ServerExecutor(Executor):
         deadline = self._clock() + self._retry_timeout
         replies = await self._exchange(calls, [call.words for call in calls], block, deadline, was_sent=was_sent)
         return await self._outcomes(calls, replies, deadline)
+
+    async def ask(self, call: Call[T], *, within: float) -> T:
+        """Send a call that only reads, once, and wait for its reply for at most `within` seconds."""
+        try:
+            connection = await self._leaf.send(_pack([call.words]), within=within)
+            replies = await self._leaf.receive(connection, 1, within=within)
+        except ConnectionLost as lost:
+            raise self._lost([call], lost, was_sent=lost.sent) from lost
+        return value_of((await self._outcomes([call], replies, self._clock()))[0])
 
     async def start(self, calls: Sequence[Call[T]]) -> Started[T]:
         """Send calls without waiting for the replies; see Executor."""

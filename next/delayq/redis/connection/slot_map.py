@@ -12,7 +12,8 @@ from redis.crc import key_slot
 
 from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, LoginRefused
 from delayq.redis.calls.call import Call, read
-from delayq.redis.connection.executor import Executor
+from delayq.redis.connection.errors import hint_of_lost
+from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.several import SeveralServers, host_in_url
 from delayq.redis.connection.url import CLUSTER_FORM, Address
 
@@ -20,6 +21,11 @@ SLOTS: Final = 16_384
 
 READ_EVERY: Final = 0.25
 """Shortest interval between two reads of the map, in seconds."""
+
+SHORTEST_QUESTION: Final = 0.5
+"""Each node gets at least this many seconds to answer the question for the map. Near the deadline, half of it is
+enough.
+"""
 
 
 class ClusterAddress:
@@ -55,14 +61,14 @@ class SlotMap:
     def __init__(
         self,
         address: ClusterAddress,
-        make_node: Callable[[Address], Executor],
+        make_node: Callable[[Address], ServerExecutor],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
         self._make_node = make_node
         self._clock = clock
-        self._nodes: dict[str, Executor] = {}
+        self._nodes: dict[str, ServerExecutor] = {}
         self._owners: list[str] = []
         self._failed_at: dict[str, float] = {}
         self._read_at = clock() - READ_EVERY
@@ -76,7 +82,7 @@ class SlotMap:
         """Return the nodes that have slots; those that failed last come last."""
         return sorted(set(self._owners), key=lambda node: (self._failed_at.get(node, 0.0), node))
 
-    def executor(self, node: str) -> Executor:
+    def executor(self, node: str) -> ServerExecutor:
         """Return the executor of a node."""
         executor = self._nodes.get(node)
         if executor is None:
@@ -106,8 +112,11 @@ class SlotMap:
         self._owners[slot] = host_in_url(host, port)
         self._is_stale = True
 
-    async def refresh(self) -> None:
+    async def refresh(self, until: float) -> None:
         """Read the map if it is unknown or stale, at most once in READ_EVERY seconds.
+
+        The nodes share the time `until` this moment of the clock, but each of them gets SHORTEST_QUESTION seconds. If
+        the time is too short for all nodes, the others are asked first next time.
 
         Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused if
         the nodes that answer refuse the login.
@@ -116,11 +125,18 @@ class SlotMap:
             return
         self._read_at = self._clock()
         refusal: LoginRefused | None = None
-        asked = list(dict.fromkeys([*self.primaries(), *self._address.hosts]))
-        for node in asked:
+        reasons: dict[str, None] = {}
+        known = dict.fromkeys([*self.primaries(), *self._address.hosts])
+        nodes = sorted(known, key=lambda node: self._failed_at.get(node, 0.0))
+        for n, node in enumerate(nodes):
+            left = until - self._clock()
+            if n and left <= 0:
+                break
+            share = max(min(max(left / (len(nodes) - n), SHORTEST_QUESTION), left), SHORTEST_QUESTION / 2)
             try:
-                ranges = await self.executor(node).run(_SLOTS_CALL)
-            except BackendUnavailable:
+                ranges = await self.executor(node).ask(_SLOTS_CALL, within=share)
+            except BackendUnavailable as error:
+                reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self.note_failure(node)
                 continue
             except LoginRefused as error:
@@ -132,9 +148,13 @@ class SlotMap:
             self.note_answer(node)
             self._fill(ranges, node)
             return
-        raise refusal or BackendUnavailable(
-            f"No node of the Redis Cluster answered ({', '.join(asked)}). The request was not sent.",
-            hint="Check that the nodes are running and that the url is right.",
+        if refusal is not None:
+            raise refusal
+        silent = ", ".join(self.executor(node).where for node in known if node in self._failed_at)
+        reason = "; ".join(reasons)
+        raise BackendUnavailable(
+            f"No node of the Redis Cluster answered ({silent}): {reason}. The request was not sent.",
+            hint=hint_of_lost(reason, silent),
         )
 
     async def close(self) -> None:

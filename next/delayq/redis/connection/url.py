@@ -70,14 +70,28 @@ class _TimedByKernel:
 
     def _connect(self) -> socket.socket:
         connected: socket.socket = super()._connect()  # type: ignore[misc]
-        connected.settimeout(None)
-        if sys.platform == "win32" or not os.get_blocking(connected.fileno()):
-            connected.settimeout(self.try_timeout)
-            return connected
-        timeval = struct.pack("ll", int(self.try_timeout), int(self.try_timeout % 1 * 1_000_000))
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        _time_by_kernel(connected, self.try_timeout)
         return connected
+
+
+def _time_by_kernel(connected: socket.socket, seconds: float) -> None:
+    connected.settimeout(None)
+    if sys.platform == "win32" or not os.get_blocking(connected.fileno()):
+        connected.settimeout(seconds)
+        return
+    timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+
+
+def set_timeout(connection: blocking_connections.AbstractConnection, seconds: float) -> None:
+    """Change the time limit of the reads and writes of an open connection that `Address` has made."""
+    connected: Any = connection._sock
+    if isinstance(connection, _TimedByKernel):
+        _time_by_kernel(connected, seconds)
+    else:
+        connection.socket_timeout = seconds
+        connected.settimeout(seconds)
 
 
 class _UnixConnection(_TimedByKernel, blocking_connections.UnixDomainSocketConnection):
@@ -132,6 +146,14 @@ class Address:
             ) from None
         if self._is_tls:
             self._check_tls()
+
+    @property
+    def form_with_password(self) -> str:
+        """A url of the kind of the user's url, with a password, for error messages."""
+        if self._is_socket:
+            return "unix://:password@/path/to/redis.sock"
+        form = "redis://host:6379/0" if self.is_of_one_server else self._written.form
+        return form.replace("redis", "rediss" if self._is_tls else "redis", 1).replace("://", "://:password@")
 
     def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
         """Return a new blocking connection that is not open yet.
