@@ -187,7 +187,7 @@ def test_a_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
             began = time.monotonic()
             ended = CliRunner().invoke(cli.app, ["--url", url, "stats"])
             took.append(time.monotonic() - began)
-    assert max(took) < 5.5, took
+    assert max(took) < 8, took  # 14 without a limit for all nodes together
     assert "No node of the Redis Cluster answered" in str(ended.exception)
     told = [line for line in ended.stderr.splitlines() if line.startswith("delayq: No node")]
     assert len(told) == 1
@@ -211,7 +211,7 @@ def test_an_asyncio_call_ends_in_time_while_no_node_answers(group: ClusterGroup)
         return took
 
     took = asyncio.run(story())
-    assert max(took) < 5.5, took
+    assert max(took) < 8, took  # 14 without a limit for all nodes together
     wait_until(group.is_whole)
 
 
