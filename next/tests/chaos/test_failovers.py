@@ -1,7 +1,7 @@
 """Primaries are killed and suspended in turn while jobs are scheduled and run, with Sentinel and on a Cluster.
 
 A job that `schedule` confirmed with `replicas:1` is never lost, and no job is early. FAILOVERS says how many primaries
-fail (default 6).
+fail (default 6), and JOBS how many jobs are scheduled meanwhile at least (default 1,000).
 """
 
 import os
@@ -22,6 +22,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 FAILOVERS: Final = int(os.environ.get("FAILOVERS", "6"))
+JOBS: Final = int(os.environ.get("JOBS", "1000"))
 PRODUCERS: Final = 4
 QUEUES: Final = ("q0", "q1", "q2", "q3")
 NAMED: Final = {"BackendUnavailable", "OutcomeUnknown", "NotConfirmed", "NodeUnavailable", "NodeOutcomeUnknown"}
@@ -69,7 +70,10 @@ def run(what: str, url: str, folder: Path, fail_one: Callable[[int, Runs], float
     with noting_worker(folder, url, QUEUES, "--processes", "2", DELAYQ_LEASE="3s") as runs:
         with scheduling(producers):
             wait_until(lambda: len(runs.read()) > 100)
-            waits = [fail_one(n, runs) for n in range(FAILOVERS)]
+            waits = []
+            for n in range(FAILOVERS):
+                wait_until(lambda n=n: sum(one.sent for one in producers) > n * JOBS / FAILOVERS, patience=60)  # type: ignore[misc]
+                waits.append(fail_one(n, runs))
         with DelayQ(url) as client:
             wait_until(lambda: not any(s.scheduled or s.ready or s.reserved for s in client.stats()), patience=60)
     check(what, producers, runs, waits)
