@@ -31,6 +31,9 @@ class Durability(msgspec.Struct, frozen=True):
 MEMORY: Final = Durability()
 
 
+SHORTEST_LEASE_MS: Final = 100
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a connection. Durations are in milliseconds.
 

@@ -12,7 +12,7 @@ from delayq.core.backoff import parse_backoff
 from delayq.core.display import did_you_mean, shown
 from delayq.core.encryption import KeyRing
 from delayq.core.errors import ConfigError, InvalidInput
-from delayq.core.options import DEFAULTS, GRACE_MS, TIMEOUT_GRACE_MS, Options, parse_durability
+from delayq.core.options import DEFAULTS, GRACE_MS, SHORTEST_LEASE_MS, TIMEOUT_GRACE_MS, Options, parse_durability
 from delayq.settings.connections import ConnectionSettings, Route
 from delayq.settings.sources import (
     VARIABLES,
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     )
     lease: DurationMs = Field(
         default=DEFAULTS.lease_ms,
-        ge=100,
+        ge=SHORTEST_LEASE_MS,
         description="How long a job belongs to a worker that does not renew the lease. After that, another worker gets "
         "the job. Applies only when a queue is created. To change the lease of a queue later, use `delayq queue set`.",
     )

@@ -8,6 +8,7 @@ from delayq.core.display import shown
 from delayq.core.errors import BackendError, CallRefused, InvalidInput, NodeError, NotConfirmed, QueueNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_queue
+from delayq.core.options import SHORTEST_LEASE_MS
 from delayq.core.shards import check_shards, shard_names
 from delayq.core.times import Duration, duration_ms
 from delayq.core.views import Control, DayCounts, QueueStats, QueueView, Upcoming, WorkerInfo
@@ -21,8 +22,6 @@ from delayq.redis.worker import worker_registry
 
 MAX_SPANS: Final = 10_000
 """Maximum number of spans of `upcoming`."""
-
-SHORTEST_LEASE_MS: Final = 100
 
 
 class QueueOperations(OperationsBase[RefT]):
