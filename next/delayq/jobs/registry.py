@@ -138,7 +138,9 @@ class Registry:
         if not handler.model_fields:
             return handler
         loader = ModelLoader(handler.model_fields, job_name=handler.name, on_missing=handler.options.on_missing)
-        return HandlerInside(handler, loader.loaded, loader.aloaded)
+        inside = HandlerInside(handler, loader.loaded, loader.aloaded)
+        inside.wants_context = True
+        return inside
 
     def _handler_of_method(self, name: str) -> Handler:
         class_name, _, method = name.partition("@")
