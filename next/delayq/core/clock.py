@@ -1,14 +1,9 @@
-"""The wall clock of this process, as `clock.time()`. The helpers for tests replace it.
-
-`is_given` is True while a test sets the time. Clients then do not read the clock of the server.
-"""
+"""The wall clock of this process, as `clock.time()`. The helpers for tests replace it."""
 
 import time as _system
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
-
-is_given = False
 
 _given: Final[list[Callable[[], float]]] = []
 """The clock of a test. It is in a list, because freezegun replaces clocks that are attributes of a module."""
@@ -24,14 +19,16 @@ def system_time() -> float:
     return _system.time()
 
 
+def is_given() -> bool:
+    """Return True while a test sets the time. Clients then do not read the clock of the server."""
+    return bool(_given)
+
+
 @contextmanager
 def given(clock: Callable[[], float]) -> Iterator[None]:
     """Use another clock inside the `with` block, in all threads of this process."""
-    global is_given
     _given.append(clock)
-    is_given = True
     try:
         yield
     finally:
         _given.remove(clock)
-        is_given = bool(_given)

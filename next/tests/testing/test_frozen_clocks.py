@@ -1,6 +1,8 @@
 """A library that freezes the clocks of an application stops neither travel nor the waits of a client."""
 
 import asyncio
+import subprocess
+import sys
 from typing import Any, ClassVar
 
 import pytest
@@ -75,6 +77,25 @@ def test_the_fake_follows_a_frozen_clock(elsewhere: Manager) -> None:
         with freeze_time("2031-01-01"), faking() as fake:
             Close().dispatch(at="2031-01-01T00:15:00Z")
             fake.assert_pushed_with_delay(Close, "15m")
+
+
+def test_an_application_that_is_imported_while_the_clocks_are_frozen() -> None:
+    program = """
+import asyncio
+from freezegun import freeze_time
+with freeze_time("2030-01-01"):
+    from delayq import job
+    from delayq.testing import run_job
+
+    @job("frozen.late")
+    async def late() -> str:
+        await asyncio.sleep(0.05)
+        return "rested"
+
+    print(run_job(late.job()).result, late.job().dispatch_sync().result)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "rested rested\n"
 
 
 @freeze_time("2030-01-01")
