@@ -1,6 +1,9 @@
 """The fake records what a process sends, and answers as Redis does."""
 
 import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from pydantic import SecretStr
 
 from delayq import (
     AsyncDelayQ,
+    ConfigError,
     Conflict,
     DelayQ,
     DelayqError,
@@ -26,8 +30,9 @@ from delayq import (
     dispatch_many,
     find_batch,
     job,
+    set_manager,
 )
-from delayq.testing import Fake
+from delayq.testing import Fake, faking
 
 NOWHERE = "redis://127.0.0.1:1/0"
 
@@ -75,6 +80,49 @@ def test_clients_made_before_the_fake_are_covered(request: pytest.FixtureRequest
     assert early.get("b") is not None
 
 
+@pytest.fixture
+def without_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.delenv("DELAYQ_URL", raising=False)
+    monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+    monkeypatch.chdir(tmp_path)
+    set_manager(None)
+    yield
+    set_manager(None)
+
+
+def test_it_needs_no_url(without_url: None, delayq_fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: Any, **more: Any) -> Any:
+        raise AssertionError("a socket was made")
+
+    async def from_loop() -> None:
+        await AsyncDelayQ().schedule("kit.mail", {})
+
+    asyncio_loop = asyncio.new_event_loop()
+    monkeypatch.setattr(socket, "socket", refused)
+    DelayQ().schedule("kit.mail", {})
+    asyncio_loop.run_until_complete(from_loop())
+    dispatch("kit.mail", {"to": "ann"})
+    chain(send_mail.job("ann"), send_mail.job("bob")).dispatch()
+    batch([send_mail.job("ann")]).dispatch()
+    delayq_fake.assert_pushed_times("kit.mail", 5)
+    monkeypatch.undo()
+    asyncio_loop.close()
+
+
+def test_a_client_without_url_raises_after_the_fake(without_url: None) -> None:
+    with faking():
+        client, of_async = DelayQ(), AsyncDelayQ()
+        client.schedule("kit.mail", {})
+    calls: list[Callable[[], Any]] = [
+        lambda: client.schedule("kit.mail", {}),
+        lambda: asyncio.run(of_async.schedule("kit.mail", {})),
+        DelayQ,
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"No Redis address is set\. Set DELAYQ_URL"):
+            call()
+
+
 @pytest.mark.parametrize("durability", ["fsync", "replicas:2"])
 def test_any_durability_is_recorded(durability: str, delayq_fake: Fake) -> None:
     client = DelayQ(settings=Settings(url=SecretStr(NOWHERE), durability=durability))
@@ -84,8 +132,6 @@ def test_any_durability_is_recorded(durability: str, delayq_fake: Fake) -> None:
 
 
 def test_clients_use_their_server_again_after_the_fake(url: str, server: redis.Redis) -> None:
-    from delayq.testing import faking
-
     client = DelayQ(settings=Settings(url=SecretStr(url), prefix="test", durability="fsync"))
     with faking():
         client.schedule("kit.faked")
@@ -261,8 +307,6 @@ def test_what_is_not_a_job_is_refused(delayq_fake: Fake) -> None:
 
 
 def test_one_fake_at_a_time(delayq_fake: Fake) -> None:
-    from delayq.testing import faking
-
     with pytest.raises(RuntimeError, match="at the same time"), faking():
         pass
     assert delayq_fake.jobs == []
