@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -212,6 +213,16 @@ def test_an_unsaved_model_in_a_list_or_in_a_dispatch_by_name_is_refused(
         with pytest.raises(InvalidInput, match="The field 'orders' of the job 'models"):
             refused()
     assert sent.queues() == []
+
+
+def test_a_client_that_gets_a_model_names_the_ways_to_send_it(session: Session, sent: DelayQ) -> None:
+    order = session.get_one(Order, 42)
+    hint = "To send a model of a database, use `dispatch` with a member that is the model, or send ModelRef("
+    for data in ({"order": order}, {"orders": [{"order": order}]}):
+        with pytest.raises(InvalidInput, match=re.escape(hint)):
+            sent.schedule("models.scheduled", data)
+    assert sent.queues() == []
+    assert sent.schedule("models.scheduled", {"order": ModelRef(f"{SHOP}.Order", 42)}).outcome == "created"
 
 
 def test_keys_of_several_columns_or_of_other_types_are_refused(session: Session) -> None:
