@@ -15,6 +15,7 @@ from uuid import UUID
 import sqlalchemy
 from sqlalchemy.orm import Mapper, Session
 
+from delayq.core.display import shown
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.models import ModelRef, unsaved
 
@@ -61,7 +62,10 @@ class SQLAlchemyModels:
         return name
 
     def key_of(self, model: Any) -> Any:
-        """Return the primary key of an object, without a query. Raises InvalidInput for an unsaved object."""
+        """Return the primary key of an object, without a query.
+
+        Raises InvalidInput for an unsaved object, and for an object whose row was deleted by a flush.
+        """
         state = sqlalchemy.inspect(model)
         if state.identity is None:
             raise unsaved(
@@ -69,6 +73,11 @@ class SQLAlchemyModels:
                 state.mapper.primary_key_from_instance(model)[0],
                 hint="Add it to a session and commit, then dispatch the job. Before the commit, flush the session and "
                 "use within=session.",
+            )
+        if state.was_deleted:
+            raise InvalidInput(
+                f"This {type(model).__qualname__} has the key {shown(state.identity[0])}, but it is deleted.",
+                hint="Send an object whose row exists, or send the values that the job needs in plain fields.",
             )
         return state.identity[0]
 

@@ -188,8 +188,8 @@ def fingerprint(raw: bytes) -> str:
 
 
 _OF_OBJECTS: Final = (
-    'An example: {"order_id": 42}. To send a model of a database, use `dispatch` with a member that is the model, or send '
-    'ModelRef("shop.Order", 42).'
+    'An example: {"order_id": 42}. To send a model of a database, use `dispatch` with a member that is the model, or '
+    'send ModelRef("shop.Order", 42).'
 )
 
 

@@ -149,6 +149,27 @@ def test_a_model_that_was_added_is_refused_until_it_is_flushed(session: Session)
         payload_of(added.job(buyer))
 
 
+def test_a_deleted_model_is_refused_unless_the_deletion_is_rolled_back(session: Session, queries: list[str]) -> None:
+    @job("models.deleted")
+    def deleted(order: Order) -> None: ...
+
+    order = session.get_one(Order, 43)
+    session.delete(order)
+    assert payload_of(deleted.job(order)) == {"order": ref(43)}
+    session.flush()
+    refusal = r"This Order has the key 43, but it is deleted\. Send an object whose row exists"
+    queries.clear()
+    with pytest.raises(InvalidInput, match=refusal):
+        payload_of(deleted.job(order))
+    assert queries == []
+    session.rollback()
+    assert payload_of(deleted.job(order)) == {"order": ref(43)}
+    session.delete(order)
+    session.commit()
+    with pytest.raises(InvalidInput, match=refusal):
+        payload_of(deleted.job(order))
+
+
 def test_a_job_class_and_a_dispatch_by_name_send_the_same(
     session: Session, manager: Any, sent: DelayQ, queries: list[str]
 ) -> None:
