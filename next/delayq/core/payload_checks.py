@@ -12,15 +12,16 @@ import msgspec
 Check = Callable[[str, msgspec.Raw], None]
 """Gets the name of a job and the JSON of its payload. Raises InvalidInput."""
 
-_checks: Final[dict[str, Check]] = {}
+checks: Final[dict[str, Check]] = {}
+"""The checks by class name."""
 
 
 def add_check(class_name: str, check: Check) -> None:
     """Store the check for all methods of a class. An earlier check for the class is replaced."""
-    _checks[class_name] = check
+    checks[class_name] = check
 
 
 def check_payload(name: str, data: msgspec.Raw) -> None:
     """Raise InvalidInput if a payload does not fit the declaration of its job in this program."""
-    if _checks and (check := _checks.get(name.partition("@")[0])) is not None:
+    if (check := checks.get(name.partition("@")[0])) is not None:
         check(name, data)
