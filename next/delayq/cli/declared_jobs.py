@@ -41,6 +41,8 @@ def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
     try:
         check_models(handler.model_fields, handler.read(payload))
     except (msgspec.ValidationError, UnknownJob) as error:
-        reason = error.message if isinstance(error, UnknownJob) else f"The payload does not fit {name!r}: {error}."
-        raise InvalidInput(reason, hint="Correct --data.", field="data") from None
+        detail = error.__context__ if isinstance(error, UnknownJob) else error  # an UnknownJob names this worker
+        raise InvalidInput(
+            f"The payload does not fit {name!r}: {detail}.", hint="Correct --data.", field="data"
+        ) from None
     return handler.options

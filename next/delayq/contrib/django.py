@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.core.exceptions import ValidationError
 from django.db import connections, router
 from django.db.models import Model
 
@@ -49,6 +50,10 @@ class DjangoModels:
             raise unsaved(model, model.pk, hint="Save it, then dispatch the job.")
         return model.pk
 
+    def standard_key(self, kind: type, key: Any) -> Any:
+        """Return a key as the database returns it, because a text can be another spelling of an int or a UUID."""
+        return _standard_key(kind, key)
+
     def database_of(self, model: Any) -> str:
         """Return the alias of the database of an object, or '' if it is the usual database of its class."""
         alias: str = router.db_for_write(type(model), instance=model)
@@ -66,13 +71,28 @@ class DjangoModels:
 
 
 def _find(wanted: _Wanted) -> list[Any]:
-    found: dict[tuple[type, str, str], Any] = {}
+    found: dict[tuple[type, ModelRef], Any] = {}
     for kind, database in dict.fromkeys((kind, ref.database) for kind, ref in wanted):
-        keys = [ref.key for other, ref in wanted if (other, ref.database) == (kind, database)]
         model: Any = kind
-        rows = model._base_manager.using(database or router.db_for_write(kind)).in_bulk(keys)
-        found.update(((kind, database, str(key)), one) for key, one in rows.items())
-    return [found.get((kind, ref.database, str(ref.key))) for kind, ref in wanted]
+        rows = model._base_manager.using(database or router.db_for_write(kind))
+        keys = {
+            ref: _standard_key(model, ref.key) for other, ref in wanted if (other, ref.database) == (kind, database)
+        }
+        by_text = {str(key): one for key, one in rows.in_bulk(list(keys.values())).items()}
+        for ref, key in keys.items():
+            one = by_text.get(str(key))
+            if one is None and isinstance(key, str):  # the database may find texts that differ, for example in case
+                one = rows.filter(pk=key).first()
+            found[kind, ref] = one
+    return [found[kind, ref] for kind, ref in wanted]
+
+
+def _standard_key(model: Any, key: Any) -> Any:
+    """Return a key as the database returns it. A key that the model cannot have stays as it is."""
+    try:
+        return model._meta.pk.to_python(key)
+    except ValidationError:
+        return key
 
 
 def close_all() -> None:
@@ -82,7 +102,7 @@ def close_all() -> None:
 
 
 @contextmanager
-def fresh_connections(job: Any = None) -> Iterator[None]:
+def fresh_connections(job: Any, context: Any) -> Iterator[None]:
     """Close stale connections of this thread before and after a job, as Django does around a request."""
     _close_stale()
     try:
@@ -92,7 +112,7 @@ def fresh_connections(job: Any = None) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def own_connections(job: Any = None) -> AsyncIterator[None]:
+async def own_connections(job: Any, context: Any) -> AsyncIterator[None]:
     """Give an async job a thread of its own for its queries, as Django does for an async request.
 
     The thread starts with the first query. Afterwards, its connections are closed in the background, so that a

@@ -15,6 +15,7 @@ from uuid import UUID
 import sqlalchemy
 from sqlalchemy.orm import Mapper, Session
 
+from delayq.core.display import shown
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.models import ModelRef, unsaved
 
@@ -61,7 +62,10 @@ class SQLAlchemyModels:
         return name
 
     def key_of(self, model: Any) -> Any:
-        """Return the primary key of an object, without a query. Raises InvalidInput for an unsaved object."""
+        """Return the primary key of an object, without a query.
+
+        Raises InvalidInput for an unsaved object, and for an object whose row was deleted by a flush.
+        """
         state = sqlalchemy.inspect(model)
         if state.identity is None:
             raise unsaved(
@@ -70,7 +74,16 @@ class SQLAlchemyModels:
                 hint="Add it to a session and commit, then dispatch the job. Before the commit, flush the session and "
                 "use within=session.",
             )
+        if state.was_deleted:
+            raise InvalidInput(
+                f"This {type(model).__qualname__} has the key {shown(state.identity[0])}, but it is deleted.",
+                hint="Send an object whose row exists, or send the values that the job needs in plain fields.",
+            )
         return state.identity[0]
+
+    def standard_key(self, kind: type, key: Any) -> Any:
+        """Return a key with the type of its column, because a text can be another spelling of an int or a UUID."""
+        return _typed(_key_column(kind), key)
 
     @contextmanager
     def load(self, wanted: _Wanted) -> Iterator[Sequence[Any]]:
@@ -78,7 +91,12 @@ class SQLAlchemyModels:
         if self._sessions is None:
             raise _not_set_up("sessions", "SQLAlchemyModels(sessionmaker(engine))")
         with self._sessions() as session:
-            yield _in_order(wanted, [(kind, session.scalars(query).unique().all()) for kind, query in _queries(wanted)])
+            found = _Found(wanted)
+            for kind, query in _queries(wanted):
+                found.note(kind, session.scalars(query).unique().all())
+            for kind, ref, query in found.queries_of_missing():
+                found.place(kind, ref, session.scalars(query).unique().one_or_none())
+            yield found.in_order()
 
     @asynccontextmanager
     async def aload(self, wanted: _Wanted) -> AsyncIterator[Sequence[Any]]:
@@ -86,31 +104,68 @@ class SQLAlchemyModels:
         if self._async_sessions is None:
             raise _not_set_up("async sessions", "SQLAlchemyModels(async_sessions=async_sessionmaker(engine))")
         async with self._async_sessions() as session:
-            found = [(kind, (await session.scalars(query)).unique().all()) for kind, query in _queries(wanted)]
-            yield _in_order(wanted, found)
+            found = _Found(wanted)
+            for kind, query in _queries(wanted):
+                found.note(kind, (await session.scalars(query)).unique().all())
+            for kind, ref, query in found.queries_of_missing():
+                found.place(kind, ref, (await session.scalars(query)).unique().one_or_none())
+            yield found.in_order()
 
 
 def _queries(wanted: _Wanted) -> Iterator[tuple[type, Any]]:
     for kind in dict.fromkeys(kind for kind, _ in wanted):
-        mapper: Mapper[Any] = sqlalchemy.inspect(kind)
-        column = mapper.primary_key[0]
+        column = _key_column(kind)
         keys = [_typed(column, ref.key) for other, ref in wanted if other is kind]
         for start in range(0, len(keys), _AT_ONCE):
             yield kind, sqlalchemy.select(kind).where(column.in_(keys[start : start + _AT_ONCE]))
 
 
-def _in_order(wanted: _Wanted, found: Sequence[tuple[type, Sequence[Any]]]) -> list[Any]:
-    by_key = {(kind, str(sqlalchemy.inspect(one).identity[0])): one for kind, some in found for one in some}
-    return [by_key.get((kind, str(ref.key))) for kind, ref in wanted]
+class _Found:
+    """The loaded objects of one attempt."""
+
+    def __init__(self, wanted: _Wanted) -> None:
+        self._keys = {(kind, ref): _typed(_key_column(kind), ref.key) for kind, ref in wanted}
+        self._wanted = wanted
+        self._by_text: dict[tuple[type, str], Any] = {}
+        self._single: dict[tuple[type, ModelRef], Any] = {}
+
+    def note(self, kind: type, objects: Sequence[Any]) -> None:
+        """Add objects that one query has loaded."""
+        self._by_text.update(((kind, str(sqlalchemy.inspect(one).identity[0])), one) for one in objects)
+
+    def queries_of_missing(self) -> Iterator[tuple[type, ModelRef, Any]]:
+        """Return a query for each text key without an object: a database may find texts that differ, as in case."""
+        for (kind, ref), key in self._keys.items():
+            if isinstance(key, str) and (kind, key) not in self._by_text:
+                yield kind, ref, sqlalchemy.select(kind).where(_key_column(kind) == key)
+
+    def place(self, kind: type, ref: ModelRef, one: Any) -> None:
+        """Add the object of one reference."""
+        self._single[kind, ref] = one
+
+    def in_order(self) -> list[Any]:
+        """Return the objects in the wanted order, None for a missing row."""
+        by_text, single = self._by_text, self._single
+        return [by_text.get((kind, str(self._keys[kind, ref])), single.get((kind, ref))) for kind, ref in self._wanted]
 
 
-def _typed(column: Any, key: int | str) -> Any:
-    """Return a key with the type of its column, because a job carries a UUID as text."""
+def _key_column(kind: type) -> Any:
+    mapper: Mapper[Any] = sqlalchemy.inspect(kind)
+    return mapper.primary_key[0]
+
+
+def _typed(column: Any, key: Any) -> Any:
+    """Return a key with the type of its column, because a job carries a UUID as text.
+
+    A key that the column cannot have stays as it is.
+    """
     try:
         kind = column.type.python_type
-    except NotImplementedError:
+        if kind is str and type(key) is int:
+            return str(key)
+        return kind(key) if kind in (int, UUID) and isinstance(key, str) else key
+    except (NotImplementedError, ValueError):
         return key
-    return UUID(key) if kind is UUID and isinstance(key, str) else key
 
 
 def _module_of(kind: type) -> str:

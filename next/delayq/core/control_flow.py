@@ -115,6 +115,12 @@ def leading_error(error: BaseException) -> BaseException:
     return max(retries or snoozes, key=lambda one: one.delay_ms or 0, default=error)
 
 
+def failure_of(error: BaseException | None) -> BaseException | None:
+    """Return the exception that a `Fail` carries. Return any other error, and a `Fail` with a text, as it is."""
+    leading = None if error is None else leading_error(error)
+    return leading.cause if isinstance(leading, Fail) else error
+
+
 def _errors_in(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):

@@ -187,6 +187,12 @@ def fingerprint(raw: bytes) -> str:
     return hashlib.sha1(raw, usedforsecurity=False).hexdigest()
 
 
+_OF_OBJECTS: Final = (
+    'An example: {"order_id": 42}. To send a model of a database, use `dispatch` with a member that is the model, or '
+    'send ModelRef("shop.Order", 42).'
+)
+
+
 def encode_data(data: object, limit: int) -> msgspec.Raw:
     """Return a payload as JSON of at most `limit` bytes. `bytes` must already be JSON, and are returned unchanged.
 
@@ -202,9 +208,8 @@ def encode_data(data: object, limit: int) -> msgspec.Raw:
         else:
             raw = _encoder.encode(data)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidInput(
-            f"The payload is not JSON: {error}.", hint='An example: {"order_id": 42}.', field="data"
-        ) from None
+        hint = _OF_OBJECTS if str(error).startswith("Encoding objects of type") else 'An example: {"order_id": 42}.'
+        raise InvalidInput(f"The payload is not JSON: {error}.", hint=hint, field="data") from None
     if len(raw) > limit:
         raise InvalidInput(
             f"The payload has {len(raw):,} bytes; the limit is {limit:,}.",

@@ -15,6 +15,7 @@ from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.core.ids import new_id
 from delayq.core.names import check_id, check_job_name, check_queue
 from delayq.core.options import Options
+from delayq.core.payload_checks import check_payload, checks
 from delayq.core.times import Duration, Instant, duration_ms, instant_ms, is_instant
 from delayq.core.unique import Unique, lock_of, to_take
 
@@ -123,6 +124,8 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     job_id = new_id() if spec.id is None else check_id(spec.id)
     when = when_of(spec.delay, spec.at, tz=spec.tz, fold=spec.fold, now_ms=now_ms)
     data = envelopes.encode_data(spec.data, options.max_payload)
+    if checks:
+        check_payload(name, data)
     unique = None if spec.unique is None else lock_of(spec.unique, name, data)
     hides = options.encrypt if spec.encrypted is None else check_bool("encrypted", spec.encrypted)
     envelope = Envelope(

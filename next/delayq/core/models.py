@@ -18,13 +18,18 @@ class ModelRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """The reference to a model in a payload: {"model": "shop.Order", "key": 42}.
 
     * `model`: the name of the class.
-    * `key`: the primary key. A UUID is sent as text.
+    * `key`: the primary key. A UUID becomes a text.
     * `database`: the database that has the row, if it is not the usual database of the class; Django only.
     """
 
     model: str
     key: int | str
     database: str = ""
+
+    def __post_init__(self) -> None:
+        """Turn a UUID into a text, because JSON has no UUIDs."""
+        if isinstance(self.key, UUID):
+            msgspec.structs.force_setattr(self, "key", str(self.key))
 
 
 def unsaved(model: object, key: Any, *, hint: str) -> InvalidInput:

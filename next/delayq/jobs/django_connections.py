@@ -61,10 +61,10 @@ class _HandlerInDjango(HandlerInside):
         self.failed = self._failed
 
     def _failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
-        with self._around(job):
+        with self._around(job, context):
             answer = self._handler.failed(job, error, context)
         return self._awaited(answer) if inspect.isawaitable(answer) else None
 
     async def _awaited(self, answer: Awaitable[None]) -> None:
-        async with self._aaround(None):
+        async with self._aaround(None, None):
             await answer

@@ -304,12 +304,18 @@ def _check_members(key: LimitKey | None, job_name: str, members: Collection[str]
         return
     for member in key:
         if member not in members:
-            raise InvalidInput(
-                f"The limit key of the job {job_name!r} names the member {member!r}, but its payload does not have "
-                "this member.",
-                hint=f"Name members of the payload: {', '.join(members) or 'it has none'}.",
-                field="key",
-            )
+            raise _no_member(job_name, member, members)
+
+
+def _no_member(job_name: str, member: str, members: Collection[str]) -> InvalidInput:
+    return InvalidInput(
+        f"The limit key of the job {job_name!r} names the member {member!r}, but its payload does not have this "
+        "member.",
+        hint=f"Name members of the payload: {', '.join(members)}."
+        if members
+        else "Add this member to the payload, or give the limit another key.",
+        field="key",
+    )
 
 
 def _key_of(key: LimitKey | None, job: RunningJob) -> str:
@@ -325,17 +331,14 @@ def _key_of(key: LimitKey | None, job: RunningJob) -> str:
                 f"The function of the limit key returned {shown(found)}.", hint="Return a text.", field="key"
             )
         return key_of_text(found)
-    return key_of_text(_text_of([plain_refs(_member(job.data, name)) for name in key]))
+    return key_of_text(_text_of([plain_refs(_member(job, name)) for name in key]))
 
 
-def _member(data: Any, name: str) -> Any:
-    if isinstance(data, Mapping) and name in data:
-        return data[name]
-    raise InvalidInput(
-        f"The limit key names the member {name!r}, but the payload does not have this member.",
-        hint="Name members of the payload.",
-        field="key",
-    )
+def _member(job: RunningJob, name: str) -> Any:
+    members = job.data if isinstance(job.data, Mapping) else {}
+    if name in members:
+        return members[name]
+    raise _no_member(job.context.name, name, list(members))
 
 
 def _text_of(values: Sequence[Any]) -> str:

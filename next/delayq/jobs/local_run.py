@@ -13,7 +13,7 @@ import msgspec
 
 from delayq.core import clock
 from delayq.core import envelope as envelopes
-from delayq.core.control_flow import JobInterrupted, JobSignal, leading_error
+from delayq.core.control_flow import JobInterrupted, JobSignal, failure_of, leading_error
 from delayq.core.envelope import Envelope
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobEnded, JobStarted
@@ -41,7 +41,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     * `outcome`: Done, RunAgain (after a `Retry` or `Snooze`) or GiveUp (the job failed).
     * `result`: the return value of the handler, or None.
-    * `error`: the exception that the handler raised, or None.
+    * `error`: the exception that the handler raised, or None. `run_job` gives the exception inside a `Fail`.
     """
 
     outcome: Outcome
@@ -165,7 +165,7 @@ class _Begun(msgspec.Struct, frozen=True):
         if self.refusal is not None:
             return Ran(GiveUp(envelope.attempts, envelope.exceptions, self.refusal), None, self.refusal)
         outcome = decide(envelope, self.policy, error, now_ms=_now_ms, rand=random.random)
-        return Ran(outcome, result, error)
+        return Ran(outcome, result, failure_of(error))
 
 
 def _begun(raw: bytes, standard: Policy, jobs: Registry) -> _Begun | Ran:

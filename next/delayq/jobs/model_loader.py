@@ -1,14 +1,18 @@
 """Loads the models of a job around its handler."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from delayq.core.control_flow import Discard, Fail
 from delayq.core.display import shown
 from delayq.core.errors import ConfigError, ModelMissing
 from delayq.core.models import FAIL, ModelRef, OnMissing
+from delayq.jobs.context import JobContext
 from delayq.jobs.models import ModelField, Models, Wanted, check_models, models_of, refs_in
+
+logger: Final = logging.getLogger("delayq.jobs")
 
 
 class ModelLoader:
@@ -20,7 +24,7 @@ class ModelLoader:
         self._on_missing = on_missing or FAIL
 
     @contextmanager
-    def loaded(self, job: dict[str, Any]) -> Iterator[None]:
+    def loaded(self, job: dict[str, Any], context: JobContext | None = None) -> Iterator[None]:
         """Load the models of a job into `job`. They are usable until the end of the context.
 
         Raises Fail or Discard if a model is missing, ConfigError if the models of this library cannot be loaded, and
@@ -30,17 +34,17 @@ class ModelLoader:
             found: dict[ModelRef, Any] = {}
             for models, wanted in self._wanted(job):
                 _note(found, wanted, stack.enter_context(models.load(wanted)))
-            self._place(job, found)
+            self._place(job, found, context)
             yield
 
     @asynccontextmanager
-    async def aloaded(self, job: dict[str, Any]) -> AsyncIterator[None]:
+    async def aloaded(self, job: dict[str, Any], context: JobContext | None = None) -> AsyncIterator[None]:
         """Load the models of a job whose handler is async; see `loaded`."""
         async with AsyncExitStack() as stack:
             found: dict[ModelRef, Any] = {}
             for models, wanted in self._wanted(job):
                 _note(found, wanted, await stack.enter_async_context(self._aload(models, wanted)))
-            self._place(job, found)
+            self._place(job, found, context)
             yield
 
     def _wanted(self, job: dict[str, Any]) -> list[tuple[Models, Wanted]]:
@@ -64,11 +68,11 @@ class ModelLoader:
         loading: AbstractAsyncContextManager[Sequence[Any]] = aload(wanted)
         return loading
 
-    def _place(self, job: dict[str, Any], found: Mapping[ModelRef, Any]) -> None:
+    def _place(self, job: dict[str, Any], found: Mapping[ModelRef, Any], context: JobContext | None) -> None:
         for name in self._fields:
             missing = [ref for ref in refs_in(job[name]) if found.get(ref) is None]
             if missing:
-                raise self._missing(name, missing)
+                raise self._missing(name, missing, context)
         for name in self._fields:
             value = job[name]
             if isinstance(value, ModelRef):
@@ -76,10 +80,12 @@ class ModelLoader:
             elif isinstance(value, list):
                 job[name] = [found[one] if isinstance(one, ModelRef) else one for one in value]
 
-    def _missing(self, name: str, missing: Sequence[ModelRef]) -> Fail | Discard:
+    def _missing(self, name: str, missing: Sequence[ModelRef], context: JobContext | None) -> Fail | Discard:
         keys = ", ".join(shown(ref.key) for ref in missing[:5]) + (" and others" if len(missing) > 5 else "")
         what = f"there is no {missing[0].model} with the key{'s' * (len(missing) > 1)} {keys}"
         if self._on_missing == "discard":
+            job_id = "" if context is None else f"{context.id} "
+            logger.info("job %s(%s) is discarded: %s", job_id, self._job_name, what)
             return Discard(what)
         return Fail(
             ModelMissing(

@@ -29,7 +29,8 @@ Wanted = Sequence[tuple[type, ModelRef]]
 class Models(Protocol):
     """The models of a library. Give an object with these methods to `use_models`.
 
-    For async handlers, add a method `aload`. It is the same as `load`, but returns an async context manager.
+    For async handlers, add a method `aload`. It is the same as `load`, but returns an async context manager. If a key
+    can have several spellings, add `standard_key(kind, key)`, which returns the key as the database returns it.
     """
 
     def name_of(self, kind: type) -> str | None:
@@ -71,11 +72,23 @@ class ModelField(msgspec.Struct, frozen=True):
         return [self._ref(one) for one in value]
 
     def _ref(self, value: Any) -> ModelRef:
-        if isinstance(value, ModelRef) and value.model == self.model:
-            return value
+        if isinstance(value, ModelRef):
+            return self._checked(value)
         if not isinstance(value, self.kind):
-            raise InvalidInput(f"{shown(value)} is not a model {self.model}.", hint="Send an object of this class.")
+            raise InvalidInput(
+                f"{shown(value)} is not a model {self.model}.",
+                hint=f'Send an object of this class, or ModelRef("{self.model}", key).',
+            )
         return _ref_of(value, models_of(self.kind), self.model)
+
+    def _checked(self, ref: ModelRef) -> ModelRef:
+        if ref.model != self.model:
+            raise InvalidInput(
+                f"The ModelRef names the model {shown(ref.model)}, and not {self.model}.",
+                hint=f'Send an object of {self.model}, or ModelRef("{self.model}", key).',
+            )
+        key = _standard_key(models_of(self.kind), self.kind, ref.key)
+        return msgspec.structs.replace(ref, key=str(key) if isinstance(key, UUID) else key)
 
 
 def model_field(name: str, annotation: Any, *, job_name: str) -> ModelField | None:
@@ -196,7 +209,7 @@ def _name_of(models: Models, kind: Any) -> str | None:
 
 
 def _ref_of(value: Any, models: Models, model: str) -> ModelRef:
-    key = models.key_of(value)
+    key = _standard_key(models, type(value), models.key_of(value))
     database_of = getattr(models, "database_of", None)
     database = "" if database_of is None else database_of(value)
     if isinstance(key, UUID):
@@ -206,6 +219,14 @@ def _ref_of(value: Any, models: Models, model: str) -> ModelRef:
             f"The key of {model} is {shown(key)}.", hint="Keys can be int, str or UUID. Send the key in a plain field."
         )
     return ModelRef(model, key, database)
+
+
+def _standard_key(models: Models, kind: type, key: Any) -> Any:
+    """Return a key as the database returns it, if the library can do this; "077" is 77 for an int."""
+    standard_key = getattr(models, "standard_key", None)
+    if standard_key is None or isinstance(key, bool) or not isinstance(key, int | str | UUID):
+        return key
+    return standard_key(kind, key)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

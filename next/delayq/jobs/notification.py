@@ -10,6 +10,7 @@ notify(customer, OrderShipped(order_id=42))
 """
 
 import dataclasses
+import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack, cast, dataclass_transform, get_type_hints
 
@@ -45,8 +46,8 @@ class Notification:
 
     Each class becomes a dataclass whose fields are given by keyword, and are sent as in a Job. The class has the same
     keywords as a Job class. They apply to the jobs of all channels. `options` maps channels to options of a dispatch,
-    which override the keywords of the class. The annotation of the parameter `recipient` of `via` is the type of the
-    recipients; without an annotation, recipients are plain JSON values. A class without `via` is a base class for other
+    which override the keywords of the class. The annotation of the parameter of `via` is the type of the recipients;
+    without an annotation, recipients are plain JSON values. A class without `via` is a base class for other
     notifications.
 
         class OrderShipped(Notification, name="order.shipped", queue="mail", tries=3):
@@ -180,8 +181,11 @@ class NotificationHandler:
 
 
 def _kind_of_recipient(kind: type[Notification]) -> Any:
+    """Return the annotation of the parameter of `via`, whatever its name is."""
+    is_bound = isinstance(inspect.getattr_static(kind, "via"), classmethod | staticmethod)
+    parameters = list(inspect.signature(kind.via).parameters)[0 if is_bound else 1 :]
     try:
-        return get_type_hints(kind.via, include_extras=True).get("recipient", Any)
+        return get_type_hints(kind.via, include_extras=True).get(parameters[0], Any) if parameters else Any
     except (NameError, TypeError) as error:
         raise InvalidInput(
             f"The annotations of {kind.__qualname__}.via cannot be read: {error}.",

@@ -10,6 +10,7 @@ import msgspec
 from delayq.core.declared import declare
 from delayq.core.errors import InvalidInput, UnknownJob
 from delayq.core.names import check_job_name
+from delayq.core.payload_checks import add_check
 from delayq.jobs.handlers import Handler, MethodHandler, origin_of, refuse_generator
 from delayq.jobs.middleware import AnyMiddleware, CheckedMiddleware, check_fits, check_middleware
 from delayq.jobs.middleware_stack import HandlerWithMiddleware
@@ -67,6 +68,11 @@ class Registry:
         self._classes[name] = (kind, options)
         self._ready.clear()
         declare(name, options.when_sent())
+        add_check(name, self._check_sent)
+
+    def _check_sent(self, name: str, raw: msgspec.Raw) -> None:
+        if (handler := self.find(name)) is not None:
+            self.check_payload(handler, raw)
 
     def check_payload(self, handler: Handler, raw: msgspec.Raw) -> None:
         """Raise InvalidInput if the middleware of a handler cannot be used with a payload.
@@ -138,7 +144,9 @@ class Registry:
         if not handler.model_fields:
             return handler
         loader = ModelLoader(handler.model_fields, job_name=handler.name, on_missing=handler.options.on_missing)
-        return HandlerInside(handler, loader.loaded, loader.aloaded)
+        inside = HandlerInside(handler, loader.loaded, loader.aloaded)
+        inside.wants_context = True
+        return inside
 
     def _handler_of_method(self, name: str) -> Handler:
         class_name, _, method = name.partition("@")

@@ -41,16 +41,17 @@ class WrappedHandler:
 
 
 class HandlerInside(WrappedHandler):
-    """A handler inside a context manager. Both functions get the job that `read` returned, and may change it.
+    """A handler inside a context manager.
 
-    `around`: returns the context manager for a plain handler. `aaround`: for a coroutine function.
+    `around`: returns the context manager for a plain handler. `aaround`: for a coroutine function. Both functions get
+    the job that `read` returned, and may change it. They also get the context, or None if no handler needs it.
     """
 
     def __init__(
         self,
         handler: Handler,
-        around: Callable[[Any], AbstractContextManager[Any]],
-        aaround: Callable[[Any], AbstractAsyncContextManager[Any]],
+        around: Callable[[Any, JobContext | None], AbstractContextManager[Any]],
+        aaround: Callable[[Any, JobContext | None], AbstractAsyncContextManager[Any]],
     ) -> None:
         super().__init__(handler)
         self._around = around
@@ -60,11 +61,11 @@ class HandlerInside(WrappedHandler):
         """Run the job inside the context manager."""
         if self.is_async:
             return self._acall_after(job, context, before)
-        with self._around(job):
+        with self._around(job, context):
             return finished(self._call_inner(job, context, before))
 
     async def _acall_after(self, job: Any, context: JobContext | None, before: Callable[[], None] | None) -> Any:
-        async with self._aaround(job):
+        async with self._aaround(job, context):
             if before is not None and not isinstance(self._handler, WrappedHandler):
                 await asyncio.to_thread(before)
                 before = None

@@ -12,9 +12,9 @@ from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import drive
 from delayq.redis.connection.server import RETRY_TIMEOUT
-from delayq.redis.connection.url import Address
+from delayq.redis.connection.url import Address, UnsetAddress
 from delayq.redis.health import refuse_eviction, warn_unknown_policy
-from delayq.redis.interception import registered
+from delayq.redis.interception import is_intercepted, registered
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load_all
 from delayq.redis.session import Session
@@ -167,6 +167,8 @@ class RedisBackend:
     @cached_property
     def _client_address(self) -> "AnyAddress":
         if not self._settings.uses_embedded:
+            if self._settings.url is None and is_intercepted():
+                return UnsetAddress(self._settings.must_have_url)
             return parse_address(self._settings.must_have_url())
         from delayq.redis.embedded.address import EmbeddedAddress  # only needed without a url
         from delayq.redis.embedded.server import EmbeddedServer

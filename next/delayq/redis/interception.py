@@ -35,6 +35,11 @@ def registered(session: Session) -> Session:
     return session
 
 
+def is_intercepted() -> bool:
+    """Return True while a test answers the calls of all clients."""
+    return _stand_in is not None
+
+
 @contextmanager
 def intercepted(stand_in: Callable[[Session], Executor]) -> Iterator[None]:
     """Intercept the calls of all clients inside the `with` block, even if a client is created in the block.

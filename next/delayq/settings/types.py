@@ -72,10 +72,10 @@ def split_keys(text: str) -> list[str]:
 
 
 def _checked_keys(value: SecretStr | None) -> SecretStr | None:
-    keys = split_keys(value.get_secret_value()) if value is not None else []
-    if not keys:
+    text = "" if value is None else value.get_secret_value()
+    if not text.strip():
         return None
-    KeyRing(keys)
+    KeyRing(split_keys(text))
     return value
 
 

@@ -37,7 +37,7 @@ def faking() -> "Iterator[Fake]":
         fake.assert_pushed(CloseOrder)
     """
     server = FakeServer()
-    with intercepted(lambda session: FakeExecutor(server, session)), clock.given(clock.time):
+    with intercepted(lambda session: FakeExecutor(server, session)), clock.given(clock.system_time):
         yield Fake(server)
 
 

@@ -1,7 +1,9 @@
 """Answers the calls of clients from memory: calls that send jobs, and calls that change or read recorded jobs."""
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +17,9 @@ from delayq.redis.keys import OF_BATCH
 from delayq.redis.session import Session
 from delayq.testing.fake_queue import FakeQueue
 from delayq.testing.recorded import FakeJob
+
+_PARTS: Final = {"BatchOperations": "batches.", "LimitOperations": "limits."}
+"""The parts of a client whose methods these classes have. All other classes have methods of the client itself."""
 
 Space = tuple[str, str]
 """The server and the key prefix of a client. Clients with different spaces see different jobs."""
@@ -91,8 +96,8 @@ class FakeServer:
             answer = self._commands.get((str(call.words[0]), arguments.role))
         if answer is None or arguments.named.get("cancel") in (1, "1"):
             raise RuntimeError(
-                f"delayq_fake records jobs and has no server, so it cannot answer the call {call.name!r}: use the "
-                "fixture delayq_travel for this test."
+                f"delayq_fake records jobs and has no server, so it cannot answer the call "
+                f"{(_method() or call.name)!r}: use the fixture delayq_travel for this test."
             )
         with self._lock:
             return call.parse(answer(arguments))
@@ -205,6 +210,18 @@ class FakeExecutor(Executor):
 
     async def close(self) -> None:
         """Do nothing, because no connection is open."""
+
+
+def _method() -> str:
+    """Return the method of a client that this thread is calling, such as `limits.free`, or '' if none is found."""
+    frame: FrameType | None = sys._getframe(1)
+    found = ""
+    while frame is not None and (module := frame.f_globals.get("__name__", "")).startswith("delayq."):
+        name, class_name = frame.f_code.co_name, frame.f_code.co_qualname.partition(".")[0]
+        if module.startswith("delayq.redis.operations.") and not name.startswith(("_", "<")):
+            found = _PARTS.get(class_name, "") + name
+        frame = frame.f_back
+    return found
 
 
 def _arguments(call: Call[Any], space: Space) -> Arguments:

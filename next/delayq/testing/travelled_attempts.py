@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from delayq.backends.values import Delivery, SettleAnswer, Settlement, Stopped
-from delayq.core.control_flow import JobInterrupted
+from delayq.core.control_flow import JobInterrupted, failure_of
 from delayq.core.envelope import decode
 from delayq.core.errors import BackendError, UnreadableEnvelope
 from delayq.core.events import Ended
@@ -41,6 +41,7 @@ class Attempted(msgspec.Struct, frozen=True):
     * `at`: the time of the attempt, in UTC.
     * `outcome`: "done", "retried", "snoozed" (also a job that a limit refused), "failed", "discarded" or "cancelled".
     * `result`: the value that the handler returned. `error`: the exception that the handler raised, or None.
+      If this is a `Fail` with an exception, `error` is this exception.
     """
 
     id: str
@@ -115,7 +116,7 @@ class TravelledAttempts:
         finally:
             current_attempt.reset(token)
         begun.context.run(begun.tell_ended, settlement, outcome, late_error)
-        return self._attempted(delivery, ended_as(settlement, outcome), result, error), settlement
+        return self._attempted(delivery, ended_as(settlement, outcome), result, failure_of(error)), settlement
 
     def _attempted(
         self, delivery: Delivery, outcome: Ended, result: Any = None, error: BaseException | None = None

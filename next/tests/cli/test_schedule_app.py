@@ -90,7 +90,7 @@ def test_a_route_counts(run: Run, server: redis.Redis) -> None:
         (("app.clos",), "The application app_jobs declares no job 'app.clos'. Did you mean app.close?"),
         (("app.close",), "The payload does not fit 'app.close': Object missing required field `order_id`."),
         (("app.close", "--data", '{"order_id": "x"}'), "The payload does not fit 'app.close': Expected `int`"),
-        (("app.close", "--data", '{"order_id": 1, "n": 2}'), "Object contains unknown field `n`"),
+        (("app.close", "--data", '{"order_id": 1, "n": 2}'), "'app.close': Object contains unknown field `n`."),
     ],
 )
 def test_a_refusal_sends_nothing(tell: Tell, server: redis.Redis, words: tuple[str, ...], told: str) -> None:
@@ -112,6 +112,12 @@ def test_a_reference_to_another_model_is_refused(
             "delayq: The payload does not fit 'app.ship': Expected the model tests.support.sqlalchemy_shop.Order, got "
             f"tests.support.sqlalchemy_shop.Buyer - at `$.{field}`. Correct --data.\n",
         )
+    unknown = f'{{"order": {order[:-1]}, "table": "orders"}}}}'
+    assert tell("schedule", "app.ship", "--data", unknown, "--app", "app_models") == (
+        2,
+        "delayq: The payload does not fit 'app.ship': Object contains unknown field `table` - at `$.order`. Correct "
+        "--data.\n",
+    )
     assert server.keys("*") == []
     assert tell("schedule", "app.ship", "--data", f'{{"order": {order}}}', "--app", "app_models")[0] == 0
 

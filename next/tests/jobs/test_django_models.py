@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from delayq import InvalidInput, Job, ModelMissing, job
+from delayq import InvalidInput, Job, ModelMissing, ModelRef, job
 from delayq.core.outcome import Done, GiveUp
 from delayq.jobs.django_connections import handlers_of_child
 from delayq.jobs.local_run import Ran, arun, run
@@ -37,9 +37,10 @@ def shop() -> Iterator[Any]:
     django_shop.Buyer.objects.create(pk=UUID_KEY)
     django_shop.Order._base_manager.using("archive").create(pk=42, is_closed=True)
     django_shop.Invoice.objects.create(order_id=42)
+    django_shop.Tag.objects.create(name="Red")
     yield django_shop
     for alias in ("default", "archive"):
-        for kind in (django_shop.Order, django_shop.Buyer, django_shop.Invoice):
+        for kind in (django_shop.Order, django_shop.Buyer, django_shop.Tag, django_shop.Invoice):
             kind._base_manager.using(alias).all().delete()
     connections.close_all()
 
@@ -173,6 +174,46 @@ def test_an_async_handler_gets_models_and_missing_rows_fail_or_discard(shop: Any
     discarded = asyncio.run(arun(sent_as("django.discards", {"order": ref(1)}))).outcome
     assert isinstance(discarded, Done) and discarded.discarded == "there is no shop.Order with the key 1"
     assert seen == [42, 42]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text"),
+    [
+        ("Order", 42, "042"),
+        ("Invoice", 42, "042"),
+        ("Buyer", UUID_KEY, UUID_KEY.hex),
+        ("Buyer", UUID_KEY, str(UUID_KEY).upper()),
+        ("Tag", "Red", "rED"),
+    ],
+)
+def test_a_key_in_another_spelling_finds_its_row(shop: Any, kind: str, key: Any, text: str) -> None:
+    seen: list[Any] = []
+    model: Any = getattr(shop, kind)
+
+    def spelled(one: Any, several: Any) -> None:
+        seen.append([row.pk for row in (one, *several)])
+
+    async def aspelled(one: Any, several: Any) -> None:
+        spelled(one, several)
+
+    declared: Any = job("django.spelled", on_missing="discard")(annotated(spelled, one=model, several=list[model]))
+    job("django.aspelled", on_missing="discard")(annotated(aspelled, one=model, several=list[model]))
+    wanted = ref(text, kind)
+    data = {"one": wanted, "several": [wanted, ref(str(key), kind)]}
+    for name in ("django.spelled", "django.aspelled"):
+        assert asyncio.run(arun(sent_as(name, data))).outcome == Done()
+    assert seen == [[key] * 3] * 2
+    if kind != "Tag":
+        standard = ref(key if isinstance(key, int) else str(key), kind)
+        given = model(pk=text)
+        given._state.adding = False
+        for sent in (ModelRef(**wanted), given):
+            assert payload_of(declared.job(sent, [sent])) == {"one": standard, "several": [standard]}
+
+
+def test_a_key_that_a_model_cannot_have_is_an_error(shop: Any) -> None:
+    job("django.wrong", on_missing="discard")(annotated(lambda buyer: None, buyer=shop.Buyer))
+    assert ran("django.wrong", {"buyer": ref("x", "Buyer")}).error is not None
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

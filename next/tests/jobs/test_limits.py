@@ -1,14 +1,16 @@
 """Concurrency, WithoutOverlapping and RateLimited, on a real server."""
 
 import asyncio
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import redis
 
 from delayq import (
+    AsyncDelayQ,
     BackendUnavailable,
     Concurrency,
     DelayQ,
@@ -16,6 +18,7 @@ from delayq import (
     InvalidInput,
     Job,
     JobContext,
+    JobSpec,
     LimitReached,
     Manager,
     Notification,
@@ -35,6 +38,7 @@ from delayq.jobs import limits
 from delayq.jobs.local_run import run
 from delayq.jobs.middleware import AnyMiddleware
 from delayq.jobs.registry import Registry, registry
+from delayq.manager import current_manager
 from delayq.redis.operations.limits import LimitOperations
 from tests.support.queue import envelope_of
 
@@ -248,11 +252,31 @@ def test_a_key_of_a_method_is_checked_when_the_job_is_dispatched(sent: DelayQ) -
     class Letters:
         def send(self, context: JobContext, data: Any) -> None: ...
 
-    for data in ({"to": "ann"}, None):
-        with pytest.raises(InvalidInput, match="names the member 'city', but its payload does not have this member"):
-            dispatch("Letters@send", data)
+    async def from_loop(data: Any) -> None:
+        async with AsyncDelayQ(settings=current_manager().settings) as client:
+            await client.schedule("Letters@send", data)
+
+    calls: list[Callable[[Any], Any]] = [
+        lambda data: dispatch("Letters@send", data),
+        lambda data: sent.schedule("Letters@send", data),
+        lambda data: sent.schedule("Letters@send", json.dumps(data).encode()),
+        lambda data: sent.schedule_many([JobSpec("other"), JobSpec("Letters@send", data)]),
+        lambda data: asyncio.run(from_loop(data)),
+    ]
+    no_member = "The limit key of the job 'Letters@send' names the member 'city', but its payload does not have this"
+    hints = {
+        "to": f"{no_member} member. Name members of the payload: to.",
+        "": f"{no_member} member. Add this member to the payload, or give the limit another key.",
+    }
+    for call in calls:
+        for member, message in hints.items():
+            with pytest.raises(InvalidInput) as refused:
+                call({member: "ann"} if member else None)
+            assert str(refused.value).removeprefix("specs[1]: ") == message
     assert sent.queues() == []
-    assert dispatch("Letters@send", {"city": "Berlin"}).outcome == "created"
+    for call in calls:
+        call({"city": "Berlin"})
+    assert sent.stats("default")[0].ready == len(calls) + 1
 
 
 def test_a_key_of_the_method_middleware_is_checked_when_the_job_runs() -> None:

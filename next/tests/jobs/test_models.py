@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.ext.asyncio import async_object_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, object_session, scoped_session, sessionmaker
 
@@ -41,7 +43,7 @@ from delayq.jobs.local_run import Ran, arun, run
 from delayq.jobs.models import Wanted
 from tests.jobs.support import payload_of
 from tests.support.queue import envelope_of
-from tests.support.sqlalchemy_shop import Base, Buyer, Line, Note, Order, RushOrder, Score, Stock
+from tests.support.sqlalchemy_shop import Base, Buyer, Line, Note, Order, RushOrder, Score, Stock, Tag
 
 SHOP = "tests.support.sqlalchemy_shop"
 UUID_KEY = UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -59,7 +61,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         session.add_all([Order(id=42, lines=[Line(id=1), Line(id=2)]), Order(id=43), RushOrder(id=44)])
-        session.add_all([Buyer(id=UUID_KEY), Stock(warehouse=1, product=2), Score(value=0.5), Note(text="hello")])
+        session.add_all(
+            [Buyer(id=UUID_KEY), Stock(warehouse=1, product=2), Score(value=0.5), Note(text="hello"), Tag(name="Red")]
+        )
         session.commit()
     yield engine
     engine.dispose()
@@ -145,6 +149,27 @@ def test_a_model_that_was_added_is_refused_until_it_is_flushed(session: Session)
         payload_of(added.job(buyer))
 
 
+def test_a_deleted_model_is_refused_unless_the_deletion_is_rolled_back(session: Session, queries: list[str]) -> None:
+    @job("models.deleted")
+    def deleted(order: Order) -> None: ...
+
+    order = session.get_one(Order, 43)
+    session.delete(order)
+    assert payload_of(deleted.job(order)) == {"order": ref(43)}
+    session.flush()
+    refusal = r"This Order has the key 43, but it is deleted\. Send an object whose row exists"
+    queries.clear()
+    with pytest.raises(InvalidInput, match=refusal):
+        payload_of(deleted.job(order))
+    assert queries == []
+    session.rollback()
+    assert payload_of(deleted.job(order)) == {"order": ref(43)}
+    session.delete(order)
+    session.commit()
+    with pytest.raises(InvalidInput, match=refusal):
+        payload_of(deleted.job(order))
+
+
 def test_a_job_class_and_a_dispatch_by_name_send_the_same(
     session: Session, manager: Any, sent: DelayQ, queries: list[str]
 ) -> None:
@@ -170,9 +195,13 @@ def test_a_job_class_and_a_dispatch_by_name_send_the_same(
     [
         (Order(), f"This Order has no key, because it is not saved. {SAVE}"),
         (Order(id=7), f"This Order has the key 7, but it is not saved. {SAVE}"),
-        (42, "42 is not a model tests.support.sqlalchemy_shop.Order. Send an object of this class."),
+        (
+            42,
+            f'42 is not a model {SHOP}.Order. Send an object of this class, or ModelRef("{SHOP}.Order", key).',
+        ),
         (None, "None is not a model tests.support.sqlalchemy_shop.Order."),
-        (ModelRef("shop.Buyer", 1), "is not a model tests.support.sqlalchemy_shop.Order."),
+        ({"model": f"{SHOP}.Order", "key": 42}, f'or ModelRef("{SHOP}.Order", key).'),
+        (ModelRef("shop.Buyer", 1), f"The ModelRef names the model 'shop.Buyer', and not {SHOP}.Order. Send an object"),
     ],
 )
 def test_an_unsaved_model_and_other_values_are_refused(
@@ -205,6 +234,16 @@ def test_an_unsaved_model_in_a_list_or_in_a_dispatch_by_name_is_refused(
         with pytest.raises(InvalidInput, match="The field 'orders' of the job 'models"):
             refused()
     assert sent.queues() == []
+
+
+def test_a_client_that_gets_a_model_names_the_ways_to_send_it(session: Session, sent: DelayQ) -> None:
+    order = session.get_one(Order, 42)
+    hint = "To send a model of a database, use `dispatch` with a member that is the model, or send ModelRef("
+    for data in ({"order": order}, {"orders": [{"order": order}]}):
+        with pytest.raises(InvalidInput, match=re.escape(hint)):
+            sent.schedule("models.scheduled", data)
+    assert sent.queues() == []
+    assert sent.schedule("models.scheduled", {"order": ModelRef(f"{SHOP}.Order", 42)}).outcome == "created"
 
 
 def test_keys_of_several_columns_or_of_other_types_are_refused(session: Session) -> None:
@@ -264,6 +303,61 @@ def test_each_attempt_loads_each_model_once_in_one_open_session(session: Session
     assert queries.index("handler") == 3
     assert ran("models.loaded", data).error is None
     assert len(seen) == 4
+
+
+SPELLINGS = [
+    (Order, 42, "042"),
+    (Order, 42, "42"),
+    (Buyer, UUID_KEY, UUID_KEY.hex),
+    (Buyer, UUID_KEY, str(UUID_KEY).upper()),
+    (Tag, "Red", "rED"),
+]
+
+
+@pytest.mark.parametrize(("kind", "key", "text"), SPELLINGS)
+def test_a_key_in_another_spelling_finds_its_row(engine: Engine, kind: type, key: Any, text: str) -> None:
+    seen: list[Any] = []
+    path = engine.url.database
+    async_engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+    use_models(SQLAlchemyModels(sessionmaker(engine), async_sessions=async_sessionmaker(async_engine)))
+
+    def spelled(one: Any, several: Any) -> None:
+        seen.append([inspect(row).identity[0] for row in (one, *several)])
+
+    async def aspelled(one: Any, several: Any) -> None:
+        spelled(one, several)
+
+    spelled.__annotations__.update(one=kind, several=list[kind])  # type: ignore[valid-type]
+    aspelled.__annotations__.update(one=kind, several=list[kind])  # type: ignore[valid-type]
+    declared: Any = job("models.spelled", on_missing="discard")(spelled)
+    job("models.aspelled", on_missing="discard")(aspelled)
+    wanted, standard = ref(text, kind.__name__), ref(str(key), kind.__name__)
+    for name in ("models.spelled", "models.aspelled"):
+        assert ran(name, {"one": wanted, "several": [wanted, standard]}).outcome == Done()
+    assert seen == [[key] * 3] * 2
+    payload = payload_of(declared.job(ModelRef(**wanted), [ModelRef(**wanted)]))
+    if kind is not Tag:
+        assert payload["one"] == payload["several"][0] == ref(42 if kind is Order else str(UUID_KEY), kind.__name__)
+    asyncio.run(async_engine.dispose())
+
+
+def test_a_reference_takes_a_uuid(session: Session) -> None:
+    @job("models.uuid")
+    def taken(buyer: Buyer) -> None: ...
+
+    given: Any = ModelRef(f"{SHOP}.Buyer", UUID_KEY)  # type: ignore[arg-type]
+    assert payload_of(taken.job(given)) == {"buyer": ref(str(UUID_KEY), "Buyer")}
+
+
+def test_a_discard_of_a_missing_row_is_logged_once(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    @job("models.logged", on_missing="discard")
+    def logged(order: Order) -> None: ...
+
+    with caplog.at_level(logging.INFO, logger="delayq"):
+        ran("models.logged", {"order": ref(1)})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"job a-1 (models.logged) is discarded: there is no {SHOP}.Order with the key 1"
+    ]
 
 
 def test_the_row_is_read_at_the_attempt(session: Session) -> None:

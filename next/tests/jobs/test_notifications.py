@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -111,6 +111,29 @@ def mail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
 
 def payload(recipient: Customer, channel: str = "mail", **fields: Any) -> dict[str, Any]:
     return {"order_id": 42, "recipient": msgspec.to_builtins(recipient), "channel": channel, **fields}
+
+
+def test_the_annotation_of_the_recipient_counts_whatever_its_name_is() -> None:
+    class Named(Notification, name="note.named"):
+        def via(self, customer: Customer, /) -> list[str]:
+            return ["mail"]
+
+    class Static(Notification, name="note.static"):
+        @staticmethod
+        def via(to: Customer) -> list[str]:
+            return ["mail"]
+
+    class OfClass(Notification, name="note.of_class"):
+        @classmethod
+        def via(cls, to: Customer) -> list[str]:
+            return ["mail"]
+
+    class Plain(Notification, name="note.plain"):
+        def via(self, anybody, /):  # type: ignore[no-untyped-def]
+            return ["mail"]
+
+    kinds = [cast(Any, kind)._handler.payload_members["recipient"] for kind in (Named, Static, OfClass, Plain)]
+    assert kinds == [Customer, Customer, Customer, Any]
 
 
 def test_each_recipient_and_channel_gets_a_job_with_its_options(sent: DelayQ, mail: Kept) -> None:

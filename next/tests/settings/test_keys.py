@@ -46,10 +46,20 @@ def test_a_file_named_in_the_settings_file_is_beside_it(tmp_path: Path, monkeypa
     assert settings.options().encrypt
 
 
-@pytest.mark.parametrize("text", ["", " , "])
+@pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_variable_means_no_keys(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("DELAYQ_KEYS", text)
     assert load_settings().options().key_ring is None
+
+
+@pytest.mark.parametrize("text", [",", " , ", "# a key"])
+def test_a_variable_without_a_key_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("DELAYQ_KEYS", text)
+    with pytest.raises(ConfigError) as refused:
+        load_settings()
+    assert str(refused.value) == (
+        "The value of DELAYQ_KEYS is not valid: No keys are given. `delayq key new` makes a key."
+    )
 
 
 def test_keys_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

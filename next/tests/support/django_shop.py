@@ -61,6 +61,13 @@ class Buyer(models.Model):  # type: ignore[misc]
         app_label = "shop"
 
 
+class Tag(models.Model):  # type: ignore[misc]
+    name = models.CharField(max_length=20, primary_key=True, db_collation="NOCASE")
+
+    class Meta:
+        app_label = "shop"
+
+
 class Invoice(models.Model):  # type: ignore[misc]
     order = models.OneToOneField(Order, models.CASCADE, primary_key=True, db_constraint=False)
 
@@ -76,5 +83,5 @@ class Base(models.Model):  # type: ignore[misc]
 
 for alias in ("default", "archive"):
     with connections[alias].schema_editor() as editor:
-        for kind in (Order, Buyer, Invoice):
+        for kind in (Order, Buyer, Tag, Invoice):
             editor.create_model(kind)

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import ForeignKey, Uuid
+from sqlalchemy import ForeignKey, String, Uuid
 from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
 
@@ -51,3 +51,8 @@ class Score(Base):
 class Note(MappedAsDataclass, Base):
     __tablename__ = "notes"
     text: Mapped[str] = mapped_column(primary_key=True)
+
+
+class Tag(Base):
+    __tablename__ = "tags"
+    name: Mapped[str] = mapped_column(String(20, collation="NOCASE"), primary_key=True)

@@ -1,6 +1,10 @@
 """The fake records what a process sends, and answers as Redis does."""
 
 import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ from pydantic import SecretStr
 
 from delayq import (
     AsyncDelayQ,
+    ConfigError,
     Conflict,
     DelayQ,
     DelayqError,
@@ -26,8 +31,9 @@ from delayq import (
     dispatch_many,
     find_batch,
     job,
+    set_manager,
 )
-from delayq.testing import Fake
+from delayq.testing import Fake, faking
 
 NOWHERE = "redis://127.0.0.1:1/0"
 
@@ -75,6 +81,49 @@ def test_clients_made_before_the_fake_are_covered(request: pytest.FixtureRequest
     assert early.get("b") is not None
 
 
+@pytest.fixture
+def without_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.delenv("DELAYQ_URL", raising=False)
+    monkeypatch.setenv("DELAYQ_EMBEDDED", "never")
+    monkeypatch.chdir(tmp_path)
+    set_manager(None)
+    yield
+    set_manager(None)
+
+
+def test_it_needs_no_url(without_url: None, delayq_fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: Any, **more: Any) -> Any:
+        raise AssertionError("a socket was made")
+
+    async def from_loop() -> None:
+        await AsyncDelayQ().schedule("kit.mail", {})
+
+    asyncio_loop = asyncio.new_event_loop()
+    monkeypatch.setattr(socket, "socket", refused)
+    DelayQ().schedule("kit.mail", {})
+    asyncio_loop.run_until_complete(from_loop())
+    dispatch("kit.mail", {"to": "ann"})
+    chain(send_mail.job("ann"), send_mail.job("bob")).dispatch()
+    batch([send_mail.job("ann")]).dispatch()
+    delayq_fake.assert_pushed_times("kit.mail", 5)
+    monkeypatch.undo()
+    asyncio_loop.close()
+
+
+def test_a_client_without_url_raises_after_the_fake(without_url: None) -> None:
+    with faking():
+        client, of_async = DelayQ(), AsyncDelayQ()
+        client.schedule("kit.mail", {})
+    calls: list[Callable[[], Any]] = [
+        lambda: client.schedule("kit.mail", {}),
+        lambda: asyncio.run(of_async.schedule("kit.mail", {})),
+        DelayQ,
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"No Redis address is set\. Set DELAYQ_URL"):
+            call()
+
+
 @pytest.mark.parametrize("durability", ["fsync", "replicas:2"])
 def test_any_durability_is_recorded(durability: str, delayq_fake: Fake) -> None:
     client = DelayQ(settings=Settings(url=SecretStr(NOWHERE), durability=durability))
@@ -84,8 +133,6 @@ def test_any_durability_is_recorded(durability: str, delayq_fake: Fake) -> None:
 
 
 def test_clients_use_their_server_again_after_the_fake(url: str, server: redis.Redis) -> None:
-    from delayq.testing import faking
-
     client = DelayQ(settings=Settings(url=SecretStr(url), prefix="test", durability="fsync"))
     with faking():
         client.schedule("kit.faked")
@@ -234,22 +281,35 @@ def test_other_questions_are_refused(elsewhere: Manager, delayq_fake: Fake) -> N
     client = DelayQ(NOWHERE)
     ref = client.schedule("kit.a")
     running = batch([CloseOrder(order_id=1)]).dispatch()
-    questions: list[Any] = [
-        client.stats,
-        client.workers,
-        client.pause_all,
-        lambda: client.list_jobs("ready"),
-        lambda: client.clear("orders"),
-        lambda: ref.wait("1h"),
-        lambda: ref.result("1h"),
-        lambda: DelayQ(NOWHERE, prefix="kit").batches.cancel(running.id),
-        client.limits.list,
-    ]
-    for question in questions:
-        with pytest.raises(RuntimeError, match=r"^delayq_fake .* delayq_travel") as caught:
+    questions: dict[str, Any] = {
+        "stats": client.stats,
+        "workers": client.workers,
+        "pause_all": client.pause_all,
+        "list_jobs": lambda: client.list_jobs("ready"),
+        "iter_jobs": lambda: list(client.iter_jobs("ready")),
+        "clear": lambda: client.clear("orders"),
+        "batches.cancel": lambda: DelayQ(NOWHERE, prefix="kit").batches.cancel(running.id),
+        "batches.list": client.batches.list,
+        "limits.list": client.limits.list,
+        "limits.free": lambda: client.limits.free("mail"),
+        "limits.acquire": lambda: client.limits.acquire("mail", 1, holder="a", expire_ms=1000),
+    }
+    for method, question in questions.items():
+        with pytest.raises(RuntimeError, match=rf"^delayq_fake .* the call '{re.escape(method)}': .* delayq_travel"):
             question()
+    for wait in (lambda: ref.wait("1h"), lambda: ref.result("1h")):
+        with pytest.raises(RuntimeError, match=r"^delayq_fake .* delayq_travel") as caught:
+            wait()
         assert not isinstance(caught.value, DelayqError)
-        assert str(caught.value).count(".") <= 1 + str(caught.value).count("'") // 2
+
+    async def from_loop() -> None:
+        of_async = AsyncDelayQ(NOWHERE)
+        with pytest.raises(RuntimeError, match=r"the call 'limits\.free'"):
+            await of_async.limits.free("mail")
+        with pytest.raises(RuntimeError, match="the call 'iter_jobs'"):
+            [one async for one in of_async.iter_jobs("ready")]
+
+    asyncio.run(from_loop())
 
 
 def test_what_is_not_a_job_is_refused(delayq_fake: Fake) -> None:
@@ -261,8 +321,6 @@ def test_what_is_not_a_job_is_refused(delayq_fake: Fake) -> None:
 
 
 def test_one_fake_at_a_time(delayq_fake: Fake) -> None:
-    from delayq.testing import faking
-
     with pytest.raises(RuntimeError, match="at the same time"), faking():
         pass
     assert delayq_fake.jobs == []

@@ -1,13 +1,15 @@
 """A library that freezes the clocks of an application stops neither travel nor the waits of a client."""
 
 import asyncio
+import subprocess
+import sys
 from typing import Any, ClassVar
 
 import pytest
 from freezegun import freeze_time
 
 from delayq import DelayQ, Job, Manager, job
-from delayq.testing import GiveUp, Travel, run_job
+from delayq.testing import GiveUp, Travel, faking, run_job
 
 
 class Close(Job, name="frozen.close"):
@@ -47,6 +49,53 @@ def test_travel_moves_although_the_clocks_of_the_test_are_frozen(elsewhere: Mana
         Close().dispatch(delay="15m")
         plain.job(fails=True).dispatch(delay="5m")
         assert [one.outcome for one in delayq_travel("20m")] == ["retried", "failed", "done"]
+
+
+def test_deadlines_come_from_the_clock_of_travel_after_an_earlier_freeze(
+    elsewhere: Manager, delayq_travel: Travel
+) -> None:
+    def outcomes() -> list[str]:
+        plain.job().dispatch(delay="10m", deadline="5m")
+        plain.job(fails=True).dispatch(retry_until="90s", tries=0)
+        return [one.outcome for one in delayq_travel("1h")]
+
+    expected = ["retried", "retried", "failed", "done"]
+    for frozen in ("2020-01-01", "2020-01-01", "2040-01-01"):
+        with freeze_time(frozen):
+            assert outcomes() == expected
+        assert outcomes() == expected
+    with freeze_time(delayq_travel.now):
+        delayq_travel("10m")
+        assert outcomes() == expected
+
+
+def test_the_fake_follows_a_frozen_clock(elsewhere: Manager) -> None:
+    for _ in range(2):
+        with faking() as fake, freeze_time("2030-01-01"):
+            Close().dispatch(at="2030-01-01T00:15:00Z")
+            fake.assert_pushed_with_delay(Close, "15m")
+        with freeze_time("2031-01-01"), faking() as fake:
+            Close().dispatch(at="2031-01-01T00:15:00Z")
+            fake.assert_pushed_with_delay(Close, "15m")
+
+
+def test_an_application_that_is_imported_while_the_clocks_are_frozen() -> None:
+    program = """
+import asyncio
+from freezegun import freeze_time
+with freeze_time("2030-01-01"):
+    from delayq import job
+    from delayq.testing import run_job
+
+    @job("frozen.late")
+    async def late() -> str:
+        await asyncio.sleep(0.05)
+        return "rested"
+
+    print(run_job(late.job()).result, late.job().dispatch_sync().result)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "rested rested\n"
 
 
 @freeze_time("2030-01-01")

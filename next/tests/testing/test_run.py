@@ -9,6 +9,7 @@ from delayq import (
     Concurrency,
     Discard,
     Fail,
+    FailOnException,
     InvalidInput,
     Job,
     JobContext,
@@ -21,7 +22,7 @@ from delayq import (
 )
 from delayq.core.errors import DeadlinePassed, TriesExhausted, UnknownJob
 from delayq.core.outcome import Done, GiveUp, RunAgain
-from delayq.testing import arun_job, run_job
+from delayq.testing import Travel, arun_job, run_job
 
 seen: list[Any] = []
 
@@ -85,6 +86,24 @@ def test_the_last_attempt_fails_the_job() -> None:
     assert isinstance(last.outcome, GiveUp) and last.outcome.error is last.error
     assert seen == [(2, 3), (3, 3), "no"]
     assert isinstance(run_job(Raises(what="error"), tries=1).outcome, GiveUp)
+
+
+@job("kit.strict", tries=3, middleware=[FailOnException(ValueError)])
+def strict(how: str) -> None:
+    if how == "grouped":
+        raise ExceptionGroup("two errors", [OSError(), Fail(ValueError("bad image"))])
+    raise ValueError("bad image") if how == "raised" else Fail("bad image")
+
+
+@pytest.mark.parametrize("how", ["raised", "grouped"])
+def test_the_error_is_the_exception_inside_a_fail(how: str, delayq_travel: Travel) -> None:
+    ran = run_job(strict.job(how))
+    assert isinstance(ran.outcome, GiveUp) and ran.error is ran.outcome.error
+    assert isinstance(ran.error, ValueError)
+    strict.job(how).dispatch()
+    (attempted,) = delayq_travel("0s")
+    assert (attempted.outcome, repr(attempted.error)) == ("failed", "ValueError('bad image')")
+    assert isinstance(run_job(strict.job("text")).error, Fail)
 
 
 def test_a_job_that_may_not_start() -> None:

@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
@@ -230,6 +230,30 @@ class Address:
         if self._is_tls:
             return module.SSLConnection(**options)
         return module.Connection(**options)
+
+
+class UnsetAddress(Address):
+    """The address of a client that was made without a url, while a test answers its calls.
+
+    `missing`: raises the ConfigError about the url. A connection calls it, if the client outlives the test.
+    """
+
+    def __init__(self, missing: Callable[[], Any]) -> None:
+        self._missing: Callable[[], Any] | None = None  # the constructor of Address makes a connection
+        super().__init__("redis://unset")
+        self._missing = missing
+
+    def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
+        """Raise ConfigError."""
+        if self._missing is not None:
+            self._missing()
+        return super().blocking_connection(try_timeout)
+
+    def asyncio_connection(self, try_timeout: float = TRY_TIMEOUT) -> asyncio_connections.AbstractConnection:
+        """Raise ConfigError."""
+        if self._missing is not None:
+            self._missing()
+        return super().asyncio_connection(try_timeout)
 
 
 def split_url(url: str, written: Written) -> SplitResult:

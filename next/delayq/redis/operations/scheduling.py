@@ -291,7 +291,7 @@ class SchedulingOperations(OperationsBase[RefT]):
 
         The server's clock is read once a minute.
         """
-        if not must_be_server_time or clock.is_given:
+        if not must_be_server_time or clock.is_given():
             return int(clock.time() * 1000)
         if self._clock.is_due():
             if self._session.create_storage is not None:
