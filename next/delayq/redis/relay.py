@@ -134,6 +134,7 @@ class OutboxRelay:
                 await self._batches.start(step, step.follows.batch)
         await self._sender.send(steps)
         await self._batches.cancel_late(steps)
+        await self._batches.record_all_sent(steps)
         await self._batches.tell(steps)
         over = [step for step in steps if step.is_over]
         deleted = 0

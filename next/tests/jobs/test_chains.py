@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+import redis
 
 from delayq import (
     BatchInfo,
@@ -33,7 +34,9 @@ from delayq.jobs.batch import RunningBatch
 from delayq.jobs.dispatch import Sendable, _by_name
 from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.leaf import drive
+from delayq.redis.operations.batches import BatchOperations
 from delayq.redis.relay import OutboxRelay
+from tests.support.queue import QueueOnServer
 
 LATER = "1h"
 
@@ -200,10 +203,83 @@ def test_a_second_dispatch_sends_the_members_that_are_missing(manager: Manager, 
     assert (info.total, info.state) == (600, "running")
 
 
-def test_a_second_dispatch_may_leave_members_out(manager: Manager, sent: DelayQ) -> None:
+def unsend(server: redis.Redis) -> None:
+    """Bring back the state of a program that has opened the batch `b1`, and died before it sent the members."""
+    for member, text in server.hgetall("test:{batch:b1}:pending").items():
+        server.hset("test:{batch:b1}:pending", member, " ".join(text.split()[:2]))
+    server.delete(*server.keys("test:{steps}:*"))
+
+
+class Now(Job, name="chains.now", queue="orders"):
+    text: str = ""
+
+    def handle(self) -> None: ...
+
+
+def end_job(queue: QueueOnServer, job_id: str) -> None:
+    assert queue.ack(next(job for job in queue.read() if job.id == job_id))
+
+
+def relay(queue: QueueOnServer, sent: DelayQ) -> None:
+    session = sent._operations._session
+    drive(OutboxRelay(session.executor, session.keys, session.options, session.shards, name="r").relay("orders"))
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("change", ["fewer", "more", "add"])
+def test_members_that_ran_are_not_sent_again_by_a_dispatch_with_other_members(
+    queue: QueueOnServer, sent: DelayQ, change: str, is_recorded: bool
+) -> None:
+    def members() -> list[Sendable]:
+        return [chain(Now(text="one"), Step(text="two")), Now(text="single")]
+
+    def later() -> Sendable:
+        return Now().delay(LATER)
+
+    batch([*members(), later()], id="b1").dispatch()
+    if change == "add":
+        RunningBatch("b1", "loader").add(members())
+    running = queue.read()
+    assert len(running) == (4 if change == "add" else 2)
+    for job in running:
+        assert queue.ack(job)
+    if is_recorded:
+        relay(queue, sent)
+    if change == "add":
+        RunningBatch("b1", "loader").add([*members(), later()])
+    else:
+        batch(members() if change == "fewer" else [*members(), later(), later()], id="b1").dispatch()
+    assert queue.read() == []
+
+
+def test_a_dispatch_that_dies_before_it_records_what_it_sent_is_repeated_without_a_second_run(
+    queue: QueueOnServer, server: redis.Redis, sent: DelayQ
+) -> None:
+    batch([Now()], id="b1").dispatch()
+    end_job(queue, "b1.0")
+    server.hset("test:{batch:b1}:pending", "b1.0", "orders 1")
+    batch([Now()], id="b1").dispatch()
+    assert queue.read() == []
+
+
+def test_a_batch_that_is_cancelled_between_two_round_trips_keeps_no_job(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    operations = BatchOperations(sent._operations._session, sent._operations)
+    plan = BatchPlan("b1", members=[Chain([link_of(JobSpec("n", queue="late"), Options(), 0, job_id="b1.0")])])
+    sent.batches.cancel("b1")
+    operations._has_stopped = no_stop  # type: ignore[method-assign]
+    drive(operations._send_members(plan, {"b1.0": False}, "token"))
+    assert sent.stats("late")[0].ready == 0
+
+
+async def no_stop(batch_id: str) -> bool:
+    return False
+
+
+def test_a_second_dispatch_may_leave_members_out(manager: Manager, sent: DelayQ, server: redis.Redis) -> None:
     """A `prepare_for_dispatch` that leaves out the members that are done moves the others to other round trips."""
     batch([Step(text=str(n)) for n in range(300)], id="b1").dispatch()
-    sent.clear("steps")  # as if the program had died before it sent them
+    unsend(server)
     again = [Shy() if n % 2 else Step(text=str(n)) for n in range(300)]
     batch(again, id="b1").dispatch()
     assert sent.stats("steps")[0].scheduled == 150
@@ -216,13 +292,34 @@ def test_members_that_a_second_dispatch_adds_are_sent(manager: Manager, sent: De
     assert (info.total, info.outcome, sent.stats("steps")[0].scheduled) == (5, "created", 5)
 
 
-def test_a_cancelled_batch_without_any_job_sends_its_callbacks(manager: Manager, sent: DelayQ) -> None:
+def test_a_cancelled_batch_without_any_job_sends_its_callbacks(
+    manager: Manager, sent: DelayQ, server: redis.Redis
+) -> None:
     """As after the death of a producer, the members were never sent, so that the cancel ends the batch."""
-    batch([Step(), Step()], id="b1", finally_=Step(text="finally")).dispatch()
-    sent.clear("steps")
+    batch([Step(), chain(Step(), Step())], id="b1", finally_=Step(text="finally")).dispatch()
+    unsend(server)
     sent.batches.cancel("b1")
     (job,) = sent.iter_jobs("scheduled", queue="steps")
     assert job.data == {"text": "finally"}
+
+
+def test_a_cancel_waits_for_the_record_of_a_member_that_has_ended(queue: QueueOnServer, sent: DelayQ) -> None:
+    batch([Now(), chain(Now(), Now()), Step()], id="b1", finally_=Step(text="finally")).dispatch()
+    for job in queue.read():
+        assert queue.ack(job)
+    info = sent.batches.cancel("b1")
+    assert (info.state, info.skipped) == ("cancelling", 0)
+    relay(queue, sent)
+    session = sent._operations._session
+    drive(OutboxRelay(session.executor, session.keys, session.options, session.shards, name="r").relay("steps"))
+    info = sent.batches.require("b1")
+    assert (info.state, info.succeeded, info.skipped) == ("cancelled", 1, 2)
+
+
+def test_a_cancel_skips_a_member_that_another_program_has_deleted(sent: DelayQ, server: redis.Redis) -> None:
+    batch([Step(), chain(Step(), Step())], id="b1").dispatch()
+    server.delete(*server.keys("test:{steps}:*"))
+    assert sent.batches.cancel("b1").skipped == 2
 
 
 def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
