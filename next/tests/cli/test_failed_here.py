@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ, InvalidInput
+from delayq import Conflict, DelayQ, InvalidInput
 from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.jobs.registry import registry
 from delayq.manager import set_manager
@@ -59,6 +59,22 @@ def test_a_job_of_a_chain_or_batch_is_refused(run: Run, shop: DelayQ, link: str)
     assert isinstance(ended.exception, InvalidInput)
     assert "belongs to a chain or a batch" in ended.exception.message
     assert not Path("paid").exists()
+
+
+def test_a_job_whose_unique_key_another_job_owns_does_not_run(run: Run, shop: DelayQ) -> None:
+    def schedule(id: str) -> None:
+        shop.schedule("here.pay", {"order_id": 0}, id=id, queue="money", delay="1h", unique="key")
+
+    schedule("first")
+    shop.archive("first", queue="money")
+    schedule("owner")
+    ended = run("failed", "retry", "--here", "first", "--app", "here_jobs", "--json")
+    assert isinstance(ended.exception, Conflict)
+    assert ended.exception.message == "The job 'owner' owns the unique key of 'first'."
+    assert json.loads(ended.stdout) == {"id": "first", "queue": "money", "outcome": "refused"}
+    assert not Path("paid").exists()
+    shop.cancel("owner", queue="money")
+    assert run("failed", "retry", "--here", "first", "--app", "here_jobs").exit_code == 0
 
 
 def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> None:
