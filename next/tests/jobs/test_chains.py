@@ -336,8 +336,13 @@ def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
         sent.batches.cancel("unknown")
     with pytest.raises(BatchNotFound):
         sent.batches.retry("unknown")
-    with pytest.raises(InvalidInput):
-        sent.batches.list(0)
+    for read in (
+        lambda: sent.batches.list(0),
+        lambda: sent.batches.failed("b2", 0),
+        lambda: sent.batches.without_job("b2", 0),
+    ):
+        with pytest.raises(InvalidInput, match="limit"):
+            read()
 
 
 def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core import clock
-from delayq.core.batch_info import BatchInfo
+from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.chain import BatchPlan, Chain, id_of, read_plan
 from delayq.core.display import shown
 from delayq.core.errors import (
@@ -81,10 +81,11 @@ class BatchOperations:
                 return [info for info in infos if info is not None]
 
     async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of the failed jobs of a batch, in no order. `limit`: the maximum number of jobs.
+        """Return queue and id of the failed jobs of a batch, in no order. `limit`: 1 or more, the maximum number.
 
         A job that failed and was deleted later is in the list too. Raises BatchNotFound and InvalidInput.
         """
+        check_whole_number("limit", limit, least=1)
         await self.require(id)
         jobs: list[tuple[str, str]] = []
         cursor = calls.FROM_START
@@ -97,16 +98,15 @@ class BatchOperations:
                 break
         return jobs[:limit]
 
-    async def without_job(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of pending members that have no job, in no order. `limit`: the maximum number of members.
+    async def without_job(self, id: str, limit: int = 100) -> Sequence[MissingJob]:
+        """Return the pending members that have no job, in no order. `limit`: 1 or more, the maximum number.
 
-        Such a member was not sent yet, for example because the program died that dispatched the batch, or its job was
-        deleted, or has ended a moment ago. The id is the id of the job that is missing. Raises BatchNotFound and
-        InvalidInput.
+        Raises BatchNotFound and InvalidInput.
         """
+        check_whole_number("limit", limit, least=1)
         await self.require(id)
         session = self._session
-        missing: dict[tuple[str, str], None] = {}
+        missing: dict[MissingJob, None] = {}
         cursor = calls.FROM_START
         while len(missing) < limit:
             cursor, places = await session.executor.run(calls.scan_members(session.keys, id, "pending", cursor))
@@ -115,7 +115,7 @@ class BatchOperations:
             await session.shards.read_all([*dict.fromkeys(queue for queue, _ in jobs)])
             asking = [inspect.has_job(session.keys, session.shards.of_job(*job), job[1]) for job in jobs]
             has_job = [value_of(outcome) for outcome in await session.executor.run_all(asking)]
-            missing |= {job: None for job, has in zip(jobs, has_job, strict=True) if not has}
+            missing |= {_missing(job): None for job, has in zip(present, has_job, strict=True) if not has}
             if cursor == calls.FROM_START:
                 break
         return [*missing][:limit]
@@ -310,6 +310,12 @@ def _name_of(plan: bytes) -> str:
 
 def _digest(ids: Sequence[str]) -> str:
     return hashlib.blake2b("\0".join(ids).encode(), digest_size=8).hexdigest()
+
+
+def _missing(job: PresentJob) -> MissingJob:
+    if not job.was_sent:
+        return MissingJob(job.queue, job.id, job.member, "unsent")
+    return MissingJob(job.queue, job.id, job.member, "ended" if job.is_first else "next")
 
 
 def _queue_and_id(job: str) -> tuple[str, str]:
