@@ -24,13 +24,14 @@ from delayq import (
     dispatch,
     find_batch,
 )
-from delayq.core.chain import BatchPlan, Chain, link_of
+from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.envelope import decode
 from delayq.core.exit_codes import ExitCode
 from delayq.core.follow_up import member_jobs
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
 from delayq.jobs.batch import RunningBatch
+from delayq.jobs.chain import RunningChain
 from delayq.jobs.dispatch import Sendable, _by_name
 from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.leaf import drive
@@ -63,12 +64,16 @@ def step(**said: object) -> Sendable:
     [
         (chain, "chain", "has no jobs"),
         (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
-        (lambda: chain("step"), "jobs", "'step', which is not a job"),  # type: ignore[arg-type]
+        (lambda: chain("step"), "jobs", "The job in link 1 is 'step', which is not a job"),  # type: ignore[arg-type]
         (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
         (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
         (lambda: chain(step(delay=None, at="2030-01-01T00:00:00Z")), "at", "has the due time"),
         (lambda: chain(step(on_conflict="replace")), "on_conflict", "on_conflict='replace'"),
-        (lambda: chain(Step(), step(connection="other")), "connection", "belongs to the connection 'other'"),
+        (
+            lambda: chain(Step(), step(connection="other")),
+            "connection",
+            r"\(in link 2\) belongs to the connection 'other', but the chain or batch belongs to the connection 'default'",
+        ),
         (lambda: chain(Step(), Step(text="x" * 250_000), *[Step(text="x" * 250_000)] * 4), "chain", "1,000,000"),
         (lambda: chain(Step(), batch([])), "members", "has 0 members"),
         (lambda: chain(Step(), batch([Step()], id="b")), "id", "is a link of a chain"),
@@ -85,8 +90,8 @@ def step(**said: object) -> Sendable:
         (lambda: batch(Step()), "members", "members is"),  # type: ignore[arg-type]
         (lambda: batch(None), "members", "members is None"),  # type: ignore[arg-type]
         (lambda: batch([Step()], allow_failures=1), "allow_failures", "allow_failures is 1"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=lambda: None), "jobs", "which is not a job"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=chain(Step())), "jobs", "which is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=lambda: None), "jobs", "The job in then is"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], catch=chain(Step())), "jobs", "The job in catch is"),  # type: ignore[arg-type]
         (lambda: batch([Shy()]), "members", "returned False"),
         (lambda: batch([Step()], id="a b"), "id", "not valid"),
         (lambda: batch([Step()], name="x" * 256), "name", "name is"),
@@ -114,6 +119,12 @@ def test_a_member_of_a_batch_adds_no_batch_to_its_chain(manager: Manager) -> Non
         assert (refused.value.field, bool(refused.value.hint)) == ("chain", True)
     context.chain.append(Step())
     assert context.chain.remaining == ["chains.step"]
+
+
+def test_a_batch_without_a_name_has_a_name_in_the_rest_of_a_chain() -> None:
+    plan = BatchPlan("b1", members=[Chain(), Chain()])
+    links = Chain([Link(batch=plan), Link(batch=msgspec.structs.replace(plan, name="import"))])
+    assert RunningChain("j", links).remaining == ["batch of 2", "import"]
 
 
 def test_a_window_without_length_is_refused() -> None:
@@ -343,6 +354,22 @@ def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
     ):
         with pytest.raises(InvalidInput, match="limit"):
             read()
+
+
+def test_a_batch_that_is_known_and_whose_members_are_now_left_out_is_kept(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    info = batch([Shy()], id="b1").dispatch()
+    assert (info.outcome, info.total, sent.stats("steps")[0].scheduled) == ("kept", 1, 1)
+    assert asyncio.run(batch([Shy()], id="b1").adispatch()).outcome == "kept"
+    for id in ("unknown", None):
+        with pytest.raises(InvalidInput, match="no members"):
+            batch([Shy()], id=id).dispatch()
+
+
+def test_add_takes_at_most_100000_members(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    with pytest.raises(InvalidInput, match="100,001 members are to be added"):
+        RunningBatch("b1", "b1.0").add([Step()] * 100_001)
 
 
 def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:
