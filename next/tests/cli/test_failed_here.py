@@ -86,9 +86,9 @@ def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> No
 
 def test_a_job_that_cannot_run_is_told_as_json(run: Run, shop: DelayQ) -> None:
     shop.schedule("shop.pay", id="waits", queue="money", delay="1h")
-    for id, outcome in (("nope", "unknown"), ("waits", "refused")):
+    for id, queue, outcome in (("nope", None, "unknown"), ("waits", "money", "refused")):
         ended = run("failed", "retry", "--here", id, "--app", "here_jobs", "--json")
-        assert json.loads(ended.stdout) == {"id": id, "queue": None, "outcome": outcome}
+        assert json.loads(ended.stdout) == {"id": id, "queue": queue, "outcome": outcome}
         assert isinstance(ended.exception, JobNotFound if outcome == "unknown" else JobNotFailed)
 
 

@@ -12,7 +12,7 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.selection import Selection, named_queues, print_refusal
+from delayq.cli.selection import Selection, named_queues, only_queue, print_refusal
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
@@ -50,11 +50,12 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     (job_id,) = chosen.ids
     session.tell_waiting()
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
+        queues = named_queues(client, chosen.queue)
         try:
-            job = client.find_failed(job_id, queues=named_queues(client, chosen.queue))
+            job = client.find_failed(job_id, queues=queues)
         except (JobNotFound, Conflict) as error:
             if as_json:
-                print_refusal(error, job_id, None)
+                print_refusal(error, job_id, only_queue(queues))
             raise
         envelope = _envelope_of(job, payload, name)
         try:

@@ -148,11 +148,13 @@ class JobOperations(OperationsBase[RefT]):
             if info is None:
                 raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
             if info.state != "failed":
-                raise JobNotFailed(
+                error = JobNotFailed(
                     f"The job {id!r} is {info.state}; only a failed job can be retried.",
                     hint="To run a scheduled job at once, use `run_now`. "
                     "To run a completed job again, schedule it with a new id.",
                 )
+                error.queue = info.queue
+                raise error
             with suppress(_Changed):
                 return await self._change(
                     name,
