@@ -18,6 +18,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched
 from delayq.core.ids import derived_id
 from delayq.core.listeners import listeners
+from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.dispatched import tell_dispatched
@@ -167,6 +168,8 @@ class PendingChain(AsMember):
         self._unsent.is_used = True
         if not self.elements:
             raise InvalidInput("The chain has no jobs.", hint="An example: chain(Reserve(), Charge()).", field="chain")
+        if self._queue is not None:
+            check_queue(self._queue)
         links = []
         for position, element in enumerate(self.elements):
             first_id = job_id if position == 0 else None

@@ -64,6 +64,7 @@ def step(**said: object) -> Sendable:
     [
         (chain, "chain", "has no jobs"),
         (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
+        (lambda: chain(Step()).on_queue("bad queue"), "queue", "'bad queue'"),
         (lambda: chain("step"), "jobs", "The job in link 1 is 'step', which is not a job"),  # type: ignore[arg-type]
         (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
         (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
