@@ -139,6 +139,23 @@ def test_show_explains_a_link_that_waits_for_its_unique_key(run: Run, client: De
     assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
     assert "waits for its unique key" in end.stderr
     assert "cancel" not in end.stderr
+    client.batches.cancel("b1")
+    end = run("batch", "show", "b1")
+    assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
+    assert end.stderr == ""
+
+
+def test_show_names_a_lost_member_of_a_cancelled_batch(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    send("b1", 2)
+    server.xadd("delayq:{q}:outbox", {"ended": "done", "job": "{}"})
+    server.delete("delayq:{q}:jobs", "delayq:{q}:scheduled")
+    client.batches.cancel("b1")
+    end = run("batch", "show", "b1")
+    assert (end.stdout.count("no job "), lines(run, "show", "b1")[0]["state"]) == (2, "cancelling")
+    assert "`delayq batch cancel b1`" in end.stderr
+    relay()
+    client.batches.cancel("b1")
+    assert lines(run, "show", "b1")[0]["state"] == "cancelled"
 
 
 def test_show_lists_at_most_20_failed_jobs(run: Run, client: DelayQ) -> None:

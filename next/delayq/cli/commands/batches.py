@@ -90,7 +90,7 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
         try:
             info = client.batches.require(id)
             failed = client.batches.failed(id, limit=MAX_JOBS) if info.failed else []
-            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.state == "running" else []
+            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.finished_ms is None else []
         except BatchNotFound:
             if json:
                 print_json(UnknownBatchShape(id))
@@ -101,7 +101,8 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
     _print_batch(info, failed, missing)
     if missing and not session.quiet:
         for reason in dict.fromkeys(job.reason for job in missing):
-            print_note(_NOTES[reason].format(id=id))
+            if reason != "next" or not info.is_cancelled:  # else the relay stops the chain
+                print_note(_NOTES[reason].format(id=id))
     if failed and not session.quiet:
         queue, job_id = failed[0]
         if info.failed > len(failed):
