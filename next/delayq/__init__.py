@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from delayq.core.backoff import Fixed as Fixed
     from delayq.core.backoff import Steps as Steps
     from delayq.core.batch_info import BatchInfo as BatchInfo
+    from delayq.core.batch_info import MissingJob as MissingJob
     from delayq.core.control_flow import Discard as Discard
     from delayq.core.control_flow import Fail as Fail
     from delayq.core.control_flow import JobCancelled as JobCancelled
@@ -134,7 +135,7 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "client": "AsyncDelayQ AsyncJobRef DelayQ JobRef",
     "core.backoff": "Exponential Fixed Steps",
-    "core.batch_info": "BatchInfo",
+    "core.batch_info": "BatchInfo MissingJob",
     "core.errors": "BackendError BackendFull BackendUnavailable BatchNotFound CommittedUnsent ConfigError Conflict "
     "DelayqError FoundElsewhere InvalidInput JobFinished JobHasFailed JobNotFailed JobNotFound JobRunning "
     "LimitNotFound ModelMissing NotConfirmed NotDecrypted OutcomeUnknown PayloadLost QueueInUse QueueNotFound "

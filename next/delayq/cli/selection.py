@@ -10,7 +10,16 @@ from delayq.cli.errors import sentence_of
 from delayq.cli.output import Progress, print_json, print_note
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
-from delayq.core.errors import CallRefused, Conflict, DelayqError, FoundElsewhere, InvalidInput, JobNotFound, NodeError
+from delayq.core.errors import (
+    CallRefused,
+    Conflict,
+    DelayqError,
+    FoundElsewhere,
+    InvalidInput,
+    JobNotFailed,
+    JobNotFound,
+    NodeError,
+)
 from delayq.core.exit_codes import ExitCode
 from delayq.core.job_search import JobSearch
 from delayq.core.json_shapes.answers import OutcomeShape
@@ -34,7 +43,12 @@ class Refusals:
 
 
 def print_refusal(error: DelayqError, job_id: str, queue: str | None) -> None:
-    """Print the answer for a job that was not found, or whose state forbids the change, as JSON."""
+    """Print the answer for a job that was not found, or whose state forbids the change, as JSON.
+
+    `queue`: the queue of the job; None = the error names it, or no queue is known.
+    """
+    if isinstance(error, JobNotFailed):
+        queue = queue or error.queue
     if isinstance(error, JobNotFound) and not isinstance(error, FoundElsewhere):
         print_json(OutcomeShape(job_id, queue, "unknown"))
     elif isinstance(error, Conflict):
@@ -122,6 +136,11 @@ def named_queues(client: DelayQ, words: Sequence[str] | None) -> list[str] | Non
         with suppress(CallRefused, NodeError):  # the search reports a queue that cannot be read
             check_queue_known(client, queue)
     return queues
+
+
+def only_queue(queues: Sequence[str] | None) -> str | None:
+    """Return the queue if exactly one is named, else None."""
+    return queues[0] if queues is not None and len(queues) == 1 else None
 
 
 def found_jobs(client: DelayQ, search: JobSearch, refusals: Refusals) -> Iterator[JobInfo]:

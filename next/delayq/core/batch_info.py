@@ -1,10 +1,27 @@
 """A batch as people and programs see it."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 BatchState = Literal["running", "cancelling", "finished", "failed", "cancelled", "incomplete"]
+
+
+class MissingJob(NamedTuple):
+    """A pending member of a batch that has no job. `id` and `queue` are those of the missing job.
+
+    `reason` is the reason why the job is missing:
+
+    * "unsent": The job was not sent yet.
+    * "ended": The job was sent. It has ended, and the relay has not recorded this yet, or the job was deleted.
+    * "next": The job is a later link of the chain `member`. It waits for its unique key or for the relay, or it has
+      ended, and the relay has not recorded this yet.
+    """
+
+    queue: str
+    id: str
+    member: str
+    reason: Literal["unsent", "ended", "next"]
 
 
 class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,11 +48,11 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the members."""
-        is_list = isinstance(self.key, Sequence) and all(isinstance(name, str) and name for name in self.key)
-        if self.key is not None and not callable(self.key) and not (is_list and self.key):
-            raise InvalidInput(
-                f"key is {shown(self.key)}.", hint='Use a text, or names of members: key=["order_id"].', field="key"
-            )
+        names: Sequence[object] | None = self.key if isinstance(self.key, Sequence) else None
+        wrong = [name for name in names or () if not isinstance(name, str) or not name]
+        if self.key is not None and not callable(self.key) and (wrong or not names):
+            what = f"key has {shown(wrong[0])}, which is not a name" if wrong else f"key is {shown(self.key)}"
+            raise InvalidInput(f"{what}.", hint='Use a text, or names of members: key=["order_id"].', field="key")
         if self.until not in get_args(Until):
             raise InvalidInput(
                 f"until is {shown(self.until)}.", hint='Use "done", "start" or "window".', field="unique"

@@ -94,6 +94,8 @@ class PendingBatch(AsLink):
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.
         """
         maker, plan = self._plan(current_manager())
+        if plan is None:
+            return self._kept(None if self.id is None else maker.connection.client.batches.get(self.id))
         if maker.wait_for_commit("The batch", self._commit, plan):
             return batch_after_commit(plan)
         return maker.connection.client.batches.send(plan)
@@ -101,6 +103,8 @@ class PendingBatch(AsLink):
     async def adispatch(self) -> BatchInfo:
         """Send the batch in an event loop; see `dispatch`."""
         maker, plan = self._plan(current_manager())
+        if plan is None:
+            return self._kept(None if self.id is None else await maker.connection.aclient.batches.get(self.id))
         if await maker.await_commit("The batch", self._commit, plan):
             return batch_after_commit(plan)
         return await maker.connection.aclient.batches.send(plan)
@@ -109,17 +113,20 @@ class PendingBatch(AsLink):
         self._unsent.is_used = True
         return replace(self, _unsent=Unsent("A batch"), _commit=commit)
 
-    def _plan(self, manager: Manager) -> tuple[LinkMaker, BatchPlan]:
+    def _plan(self, manager: Manager) -> tuple[LinkMaker, BatchPlan | None]:
         self._unsent.is_used = True
         maker = LinkMaker(manager)
-        plan = self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
-        if plan is None:
+        return maker, self._plan_with(maker, new_id() if self.id is None else check_batch_id(self.id))
+
+    def _kept(self, info: BatchInfo | None) -> BatchInfo:
+        """Return the answer if all members were left out. Raises InvalidInput for a batch that does not exist."""
+        if info is None:
             raise InvalidInput(
                 "The batch has no members, because `prepare_for_dispatch` of all its jobs returned False.",
                 hint="Check this before the dispatch, if it can happen.",
                 field="members",
             )
-        return maker, plan
+        return msgspec.structs.replace(info, outcome="kept")
 
     def _as_link(self, maker: LinkMaker, batch_id: str | None) -> Link | None:
         self._unsent.is_used = True
@@ -157,10 +164,10 @@ class PendingBatch(AsLink):
             self.name,
             self.allow_failures,
             members,
-            before=maker.links(self._before),
-            then=maker.links(self._then),
-            catch=maker.links(self._catch),
-            finally_=maker.links(self._finally),
+            before=maker.links(self._before, what="before"),
+            then=maker.links(self._then, what="then"),
+            catch=maker.links(self._catch, what="catch"),
+            finally_=maker.links(self._finally, what="finally_"),
         )
         callbacks = [*plan.before, *plan.then, *plan.catch, *plan.finally_]
         check_size(Chain(catch=callbacks), what="callbacks of the batch", field="then")
@@ -202,7 +209,7 @@ class RunningBatch:
         return await current_manager().connection().aclient.batches.cancel(self.id)
 
     def add(self, members: Iterable[Member]) -> BatchInfo:
-        """Add members to the batch, and send them at once.
+        """Add up to 100,000 members to the batch, and send them at once.
 
         If the batch was cancelled, nothing is added, and the `outcome` of the answer is "kept". Otherwise the outcome
         is "created".
@@ -222,6 +229,12 @@ class RunningBatch:
         manager = current_manager()
         maker = LinkMaker(manager, connection=manager.settings.connection)
         given = list(_checked_members(members))
+        if len(given) > MAX_MEMBERS:
+            raise InvalidInput(
+                f"{len(given):,} members are to be added in one call; the limit is {MAX_MEMBERS:,}.",
+                hint="Use several calls.",
+                field="members",
+            )
         ids = [derived_id(self._job_id, self._added + n) for n in range(len(given))]
         self._added += len(given)
         return maker.connection, chains_of_members(given, maker, ids)
@@ -260,7 +273,7 @@ def chains_of_members(members: Iterable[object], maker: LinkMaker, ids: Iterable
         if isinstance(member, AsMember):
             member_chain = member._as_member(maker, job_id)
         else:
-            link = maker.link(member, job_id=job_id)
+            link = maker.link(member, job_id=job_id, what="members")
             member_chain = None if link is None else Chain([link])
         if member_chain is not None:
             chains.append(_without_key(member_chain))

@@ -18,6 +18,7 @@ from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched
 from delayq.core.ids import derived_id
 from delayq.core.listeners import listeners
+from delayq.core.names import check_queue
 from delayq.core.times import Duration, duration_ms
 from delayq.jobs.dispatch import Sendable
 from delayq.jobs.dispatched import tell_dispatched
@@ -167,15 +168,17 @@ class PendingChain(AsMember):
         self._unsent.is_used = True
         if not self.elements:
             raise InvalidInput("The chain has no jobs.", hint="An example: chain(Reserve(), Charge()).", field="chain")
+        if self._queue is not None:
+            check_queue(self._queue)
         links = []
         for position, element in enumerate(self.elements):
             first_id = job_id if position == 0 else None
-            link = link_of_element(element, maker, job_id=first_id, queue=self._queue)
+            link = link_of_element(element, maker, job_id=first_id, queue=self._queue, what=f"link {position + 1}")
             if link is not None:
                 links.append(link)
         if links and self._delay is not None and not links[0].delay_ms:
             links[0] = msgspec.structs.replace(links[0], delay_ms=duration_ms(self._delay, field="delay"))
-        return check_size(Chain(links, maker.links(self._catch, queue=self._queue)))
+        return check_size(Chain(links, maker.links(self._catch, what="catch", queue=self._queue)))
 
 
 class RunningChain:
@@ -197,7 +200,7 @@ class RunningChain:
 
     @property
     def remaining(self) -> list[str]:
-        """The names of the jobs and batches that follow this job. A batch without a name is shown as ''."""
+        """The names of the jobs and batches that follow this job. A batch without a name is shown as 'batch of 3'."""
         return [name_of(link) for link in self._links]
 
     def prepend(self, *elements: Element) -> None:
@@ -242,11 +245,17 @@ def _told(sent: SentT) -> SentT:
 
 
 def link_of_element(
-    element: object, maker: LinkMaker, *, job_id: str | None = None, queue: str | None = None
+    element: object,
+    maker: LinkMaker,
+    *,
+    job_id: str | None = None,
+    queue: str | None = None,
+    what: str = "the new links",
 ) -> Link | None:
     """Return the link of a job or batch, or None if `prepare_for_dispatch` returned False. Raises InvalidInput.
 
     `job_id`: the id of the job or batch; None = a new id. `queue`: the queue of a job that names none.
+    `what`: the place of the element, for messages.
     """
     if isinstance(element, AsLink):
         return element._as_link(maker, job_id)
@@ -258,4 +267,4 @@ def link_of_element(
             hint="Give each job as an argument: chain(A(), B()).",
             field="chain",
         )
-    return maker.link(element, job_id=job_id, queue=queue)
+    return maker.link(element, job_id=job_id, queue=queue, what=what)

@@ -43,19 +43,20 @@ class LinkMaker:
         """The connection of the jobs. It is the default connection if neither `connection` nor a job has set one."""
         return self._connection or self._manager.connection()
 
-    def link(self, job: object, *, job_id: str | None = None, queue: str | None = None) -> Link | None:
+    def link(self, job: object, *, job_id: str | None = None, queue: str | None = None, what: str) -> Link | None:
         """Return the link of a job, or None if its `prepare_for_dispatch` returned False. Raises InvalidInput.
 
         `job_id`: the id of the job; None = a new id. `queue`: the queue of a job that names none; None = the queue of
-        its route, or the default queue.
+        its route, or the default queue. `what`: the argument that has the job, for messages.
         """
-        planned = plan(self._with_defaults(checked_job(job), queue), self._manager)
+        planned = plan(self._with_defaults(checked_job(job, what), queue), self._manager)
         if self._connection is None:
             self._connection = planned.connection
         if not planned.connection.backend.shares_jobs_with(self._connection.backend):
             raise InvalidInput(
-                f"The job {planned.name!r} belongs to the connection {planned.connection.name!r}, but the chain or "
-                f"batch belongs to the connection {self._connection.name!r}.",
+                f"The job {planned.name!r} (in {what}) belongs to the connection "
+                f"{planned.connection.name or 'default'!r}, but the chain or batch belongs to the connection "
+                f"{self._connection.name or 'default'!r}.",
                 hint="Use jobs of one connection, or `on_connection` for the whole chain.",
                 field="connection",
             )
@@ -77,9 +78,10 @@ class LinkMaker:
             return None
         return link_of(planned.spec, self._connection.settings.options(), int(clock.time() * 1000), job_id=job_id)
 
-    def links(self, jobs: Jobs, *, queue: str | None = None) -> list[Link]:
+    def links(self, jobs: Jobs, *, what: str, queue: str | None = None) -> list[Link]:
         """Return the links of jobs, without those whose `prepare_for_dispatch` returned False."""
-        return [link for job in listed(jobs) if (link := self.link(job, queue=queue)) is not None]
+        links = (self.link(job, queue=queue, what=what) for job in listed(jobs, what))
+        return [link for link in links if link is not None]
 
     def wait_for_commit(self, what: str, commit: Commit, content: Chain | BatchPlan) -> bool:
         """Let a chain or batch wait for a commit, if its options or its jobs ask for that; see `session_to_wait_for`.
@@ -129,21 +131,24 @@ class AsMember(Group):
     def _as_member(self, maker: LinkMaker, job_id: str) -> Chain | None: ...
 
 
-def listed(jobs: Jobs) -> list[Sendable]:
+def listed(jobs: Jobs, what: str) -> list[Sendable]:
     """Return one job or several jobs as a list; None = no job."""
     if jobs is None:
         return []
-    return list(jobs) if isinstance(jobs, list | tuple) else [checked_job(jobs)]
+    return list(jobs) if isinstance(jobs, list | tuple) else [checked_job(jobs, what)]
 
 
-def checked_job(job: object) -> Sendable:
-    """Return the object if it is a job that can be dispatched; raises InvalidInput otherwise."""
+def checked_job(job: object, what: str) -> Sendable:
+    """Return the object if it is a job that can be dispatched; raises InvalidInput otherwise.
+
+    `what`: the argument that has the job, for the message.
+    """
     if isinstance(job, Sendable):
         return job
     if isinstance(job, Group):
         job._unsent.is_used = True
     raise InvalidInput(
-        f"One of the jobs is {shown(job)}, which is not a job.",
+        f"The job in {what} is {shown(job)}, which is not a job.",
         hint="Use jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
         field="jobs",
     )

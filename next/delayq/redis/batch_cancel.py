@@ -1,7 +1,7 @@
 """Cancels the waiting members of a batch, page by page, because a batch can have 100,000 members."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -32,6 +32,28 @@ def note_members(
     return batches.note_batch(keys, batch_id, rows, cancel=cancel, keep_ms=KEEP_MS, keep_broken_ms=keep_broken_ms)
 
 
+class PresentJob(msgspec.Struct, frozen=True, gc=False):
+    """The job of a pending member that runs, or waits for its turn.
+
+    * `is_first`: True if the job is the first job of the member, and so not a later link of a chain.
+    * `was_sent`: True if the job is known to have been stored. False = the job was never stored, or the program that
+      has stored it died before it recorded this.
+    """
+
+    member: str
+    queue: str
+    id: str
+    is_first: bool
+    was_sent: bool
+
+    @classmethod
+    def of(cls, member: str, text: str) -> Self:
+        """Return the present job of a member. `text`: the text of the member in `pending`; see batch_note.lua."""
+        queue, _, *job_id = text.split(" ", 2)
+        present = job_id[0] if job_id else member
+        return cls(member, queue, present, present == member, bool(job_id))
+
+
 class BatchCancel:
     """Cancels batch members that wait in their queues. Remembers for each batch how far the cancellation has come."""
 
@@ -55,18 +77,28 @@ class BatchCancel:
     async def _page(self, batch_id: str, cursor: str) -> str:
         """Cancel the members of one page of pending members, and return the cursor of the next page."""
         after, places = await self._executor.run(batches.scan_members(self._keys, batch_id, "pending", cursor))
-        members = [(member, *present_job(member, place)) for member, place in places.items()]
-        answers = await self.jobs(batch_id, [(queue, job_id) for _, queue, job_id, _ in members])
-        # If the queue does not know a single job, the job was never sent, or it has ended and the relay will record
-        # this end later. A chain with several links may be between two links. The relay stops it before its next link.
-        absent: list[batches.Row] = [
-            (member, "skipped", "")
-            for (member, _, _, is_single), answer in zip(members, answers, strict=True)
-            if answer == "unknown" and is_single
+        members = [PresentJob.of(member, place) for member, place in places.items()]
+        answers = await self.jobs(batch_id, [(job.queue, job.id) for job in members])
+        absent = [job for job, answer in zip(members, answers, strict=True) if answer == "unknown" and job.is_first]
+        lost = await self._without_record([job for job in absent if job.was_sent])
+        skipped: list[batches.Row] = [
+            (job.member, "skipped", "") for job in absent if not job.was_sent or job.member in lost
         ]
-        if absent:
-            await self._executor.run(note_members(self._keys, self._options, batch_id, absent))
+        if skipped:
+            await self._executor.run(note_members(self._keys, self._options, batch_id, skipped))
         return after
+
+    async def _without_record(self, absent: Sequence["PresentJob"]) -> set[str]:
+        """Return the members whose end no relay will record, because the outbox of their queue is empty.
+
+        The jobs of these members were sent, and are no longer in their queues. If the outbox has records, one of them
+        may be the end of the member, and says whether the member has succeeded.
+        """
+        shards = {job.member: self._counts.of_job(job.queue, job.id) for job in absent}
+        names = [*dict.fromkeys(shards.values())]
+        outcomes = await self._executor.run_all([batches.count_records(self._keys, shard) for shard in names])
+        is_empty = {shard: value_of(outcome) == 0 for shard, outcome in zip(names, outcomes, strict=True)}
+        return {member for member, shard in shards.items() if is_empty[shard]}
 
     async def jobs(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
         """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id.
@@ -92,12 +124,3 @@ class BatchCancel:
         shard = self._counts.of_job(queue, job_id)
         only = '"batch":{"id":' + msgspec.json.encode(batch_id).decode()
         return calls.cancel(self._keys, shard, job_id, ends=True, token=new_id(), only=only)
-
-
-def present_job(member: str, place: str) -> tuple[str, str, bool]:
-    """Return queue and id of the present job of a pending member, and True if the member is a single job.
-
-    `place`: the text of the member in `pending`; see batch_note.lua.
-    """
-    queue, links, *job_id = place.split(" ", 2)
-    return queue, job_id[0] if job_id else member, links == "1" and not job_id

@@ -95,7 +95,37 @@ class BatchDuties:
             return
         step.add(before, f"{plan.id}.before")
         step.add(members, f"{plan.id}.member")
+        step.members += [(plan.id, job) for job in members]
         step.told.append((plan.id, "before"))
+
+    async def record_sent(self, batch_id: str, jobs: Sequence[NewJob]) -> bool:
+        """Record that the first jobs of these members are stored. Return True if the batch was cancelled.
+
+        Then also cancel all its waiting jobs. The cancel of the batch may have skipped a member whose job was not
+        stored yet, so these jobs are cancelled by their ids.
+        """
+        is_cancelled = False
+        for start in range(0, len(jobs), MEMBERS_PER_CALL):
+            page = jobs[start : start + MEMBERS_PER_CALL]
+            noted = await self._executor.run(self._call(batch_id, [(job.id, "sent", "") for job in page]))
+            if noted.cancelled_ms is not None:
+                is_cancelled = True
+                await self._cancel.jobs(batch_id, [(job.queue, job.id) for job in page])
+        if is_cancelled:
+            await self.cancel_waiting(batch_id)
+        return is_cancelled
+
+    async def record_all_sent(self, steps: Sequence[Step]) -> None:
+        """Record the members that these steps have sent."""
+        for step in steps:
+            by_batch: dict[str, list[NewJob]] = {}
+            for batch_id, job in step.members if step.is_over else ():
+                by_batch.setdefault(batch_id, []).append(job)
+            try:
+                for batch_id, jobs in by_batch.items():
+                    await self.record_sent(batch_id, jobs)
+            except BackendError as error:
+                step.error = error
 
     async def cancel_waiting(self, batch_id: str) -> None:
         """Cancel all members of a batch that wait in their queues."""
@@ -129,15 +159,17 @@ class BatchDuties:
         ):
             value_of(outcome)
 
-    async def open(self, plan: BatchPlan, *, is_new: bool = True) -> tuple[Opened, set[str]]:
+    async def open(self, plan: BatchPlan, *, is_new: bool = True) -> tuple[Opened, dict[str, bool]]:
         """Store the members of a batch. Return the last answer of Redis, and the ids of the pending members.
+
+        Each id has the value True if the member is known to have been sent.
 
         `is_new`: False = add the members to an existing batch. If the batch was cancelled, or the members were refused,
         no more members are stored.
         """
         stored = encode(without_members(plan)) if is_new else b""
         members = places_of_members(plan)
-        pending: set[str] = set()
+        pending: dict[str, bool] = {}
         for start in range(0, len(members), MEMBERS_PER_CALL):
             page = members[start : start + MEMBERS_PER_CALL]
             opened = await self._executor.run(
@@ -152,7 +184,11 @@ class BatchDuties:
             )
             if opened.answer != "opened" or opened.cancelled_ms is not None:
                 break
-            pending.update(member for (member, _), is_left in zip(page, opened.pending, strict=True) if is_left)
+            pending.update(
+                (member, n in opened.sent)
+                for n, ((member, _), is_left) in enumerate(zip(page, opened.pending, strict=True))
+                if is_left
+            )
         return opened, pending
 
     async def tell(self, steps: Sequence[Step]) -> None:

@@ -32,7 +32,11 @@ CLAIM_MS: Final = 2_000
 """How long an outbox is reserved for the relay that has read it."""
 
 HELD_WAIT: Final = 1.0
-"""Seconds until the next try if another relay has reserved the outbox. The other relay may have died."""
+"""Seconds until the next try if another relay has reserved the outbox. The other relay may have died.
+
+A relay ends its reservation after the last page. Otherwise the first relay of a new worker would have to wait for the
+reservation of a worker that has just ended.
+"""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -93,9 +97,11 @@ class OutboxRelay:
                 return Relayed(relayed, HELD_WAIT)
             steps = [self._step(row, queue) for row in page.rows]
             if steps:
-                relayed += await self._carry_out(queue, steps)
+                relayed += await self._carry_out(queue, steps, is_last=not page.is_more)
                 after = steps[-1].entry
                 left = self._waiting_after(steps, left)
+            elif left is not None:
+                await self._executor.run(calls.release_outbox(self._keys, queue))
             if not page.is_more:
                 break
         if left is None:
@@ -125,8 +131,11 @@ class OutboxRelay:
             follows = follow_ups_of_unreadable(row.ended, row.envelope, row.failure, queue=queue_of(queue))
         return Step(row.entry, now_ms, follows)
 
-    async def _carry_out(self, queue: str, steps: Sequence[Step]) -> int:
-        """Carry out the consequences of one page of records. Delete the finished records, and return their number."""
+    async def _carry_out(self, queue: str, steps: Sequence[Step], *, is_last: bool) -> int:
+        """Carry out the consequences of one page of records. Delete the finished records, and return their number.
+
+        `is_last`: True = also end the reservation of the outbox.
+        """
         await self._batches.note(steps)
         for step in steps:
             step.add(step.follows.jobs, f"{queue}.{step.entry}")
@@ -134,13 +143,19 @@ class OutboxRelay:
                 await self._batches.start(step, step.follows.batch)
         await self._sender.send(steps)
         await self._batches.cancel_late(steps)
+        await self._batches.record_all_sent(steps)
         await self._batches.tell(steps)
         over = [step for step in steps if step.is_over]
         deleted = 0
+        trip: list[Call[Any]] = []
         if over:
-            deleting: list[Call[Any]] = [calls.ack_outbox(self._keys, queue, [step.entry for step in over])]
-            outcomes = await self._executor.run_all(deleting + self._sender.shorten_tokens(over))
-            deleted = value_of(outcomes[0])
+            trip.append(calls.ack_outbox(self._keys, queue, [step.entry for step in over]))
+            trip += self._sender.shorten_tokens(over)
+        if is_last:
+            trip.append(calls.release_outbox(self._keys, queue))
+        if trip:
+            outcomes = await self._executor.run_all(trip)
+            deleted = value_of(outcomes[0]) if over else 0
         for step in steps:
             if step.error is not None:
                 raise step.error

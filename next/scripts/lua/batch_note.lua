@@ -5,8 +5,8 @@
 --
 -- KEYS   plan            hash    fields plan, allow, total, sealed, cancelled_ms, finished_ms, failed_once, walk, and
 --                                told_before, told_catch, told_then, told_finally
--- KEYS   pending         hash    id -> `<queue> <links>`, for members that have not ended; after the first link of a
---                                chain: `<queue> <links> <job id>` of the present link
+-- KEYS   pending         hash    id -> `<queue> <links>`, for members that have not ended; after the member was sent:
+--                                `<queue> <links> <job id>` of its present job
 -- KEYS   succeeded       set     ids of members that have succeeded
 -- KEYS   broken          hash    id -> `<queue> <job id>`, the job that failed
 -- KEYS   skipped         hash    id -> 1, for members that were cancelled or stopped
@@ -18,6 +18,8 @@
 -- ARGV*  notes           {id word job}
 --          id    member id; with the word `told`: name of a duty
 --          word  one of these words:
+--                  sent     the first job of the member is stored: a pending member gets its id as the job id in its
+--                           text, unless its text has a job id
 --                  done     the member has succeeded: pending, broken or skipped -> succeeded
 --                  failed   the member has failed: pending or skipped -> broken, or a new job in broken
 --                  skipped  the member was cancelled or stopped: pending -> skipped
@@ -57,11 +59,11 @@
 
 -- 1. Check the arguments, and look at the batch.
 
-local is_word = { done = true, failed = true, skipped = true, next = true, told = true }
+local is_word = { sent = true, done = true, failed = true, skipped = true, next = true, told = true }
 local is_duty = { before = true, catch = true, cancel = true, ['then'] = true, finally = true }
 for _, row in ipairs(notes) do
   if not is_word[row.word] then
-    return redis.error_reply('ERR batch_note: a word is done, failed, skipped, next or told, not ' .. row.word)
+    return redis.error_reply('ERR batch_note: a word is sent, done, failed, skipped, next or told, not ' .. row.word)
   end
 end
 for _, kept_ms in ipairs({ keep_ms or 0, keep_broken_ms or 0 }) do
@@ -123,6 +125,15 @@ function handlers.skipped(id)
   redis.call('HDEL', pending, id)
   redis.call('HSET', skipped, id, '1')
   places[id] = skipped
+  return true
+end
+
+function handlers.sent(id)
+  local text = places[id] == pending and redis.call('HGET', pending, id)
+  if not text or not string.find(text, '^%S+ %S+$') then
+    return false
+  end
+  redis.call('HSET', pending, id, text .. ' ' .. id)
   return true
 end
 

@@ -4,7 +4,8 @@
 -- MOVES  nothing
 --
 -- KEYS   plan       hash    fields plan, allow, created_ms, total, sealed, cancelled_ms, finished_ms
--- KEYS   pending    hash    id -> `<queue> <links>`, for members that have not ended
+-- KEYS   pending    hash    id -> `<queue> <links>`, for members that have not ended; `batch_note` adds the job id of a
+--                           member that was sent
 -- KEYS   succeeded  set     ids of members that have succeeded
 -- KEYS   broken     hash    id -> `<queue> <job id>`, the job that failed
 -- KEYS   skipped    hash    id -> 1, for members that were cancelled or stopped
@@ -24,7 +25,9 @@
 --                          cancelled  nothing changed: new_plan is '', and the batch was cancelled
 --            total         number of members after this call
 --            cancelled_ms  time at which the batch was cancelled, epoch ms; '' = not cancelled
---            row           1 = the member is pending; else 0
+--            row           1 = the member is pending, and is not known to have been sent
+--                          2 = the member is pending, and `batch_note` has recorded that it was sent
+--                          0 = the member has ended or is unknown
 -- COST     O(rows); send at most 500 rows
 --
 -- If the batch exists, its first plan, `allow` and `created_ms` stay, and the script does not change known members. So
@@ -84,7 +87,8 @@ if answer == 'opened' and seal == 1 and not is_sealed then
 end
 
 local reply = { answer, string.format('%.0f', total), cancelled_ms or '' }
-for _, row in ipairs(members) do
-  reply[#reply + 1] = places[row.id] == pending and '1' or '0'
+local texts = #members > 0 and redis.call('HMGET', pending, unpack(column(members, 'id'))) or {}
+for _, text in ipairs(texts) do
+  reply[#reply + 1] = not text and '0' or string.find(text, '^%S+ %S+ ') and '2' or '1'
 end
 return reply

@@ -115,15 +115,47 @@ def test_show_names_members_without_a_job_and_the_next_step(
     end = run("batch", "show", "b1")
     assert end.stdout.count("no job ") == 20
     assert end.stderr == (
-        "delayq: A member without a job was not sent yet, or its end is not recorded yet. If the program that "
-        "dispatched the batch has died, repeat the dispatch with the same id and members, or end the batch: "
-        "`delayq batch cancel b1`.\n"
+        "delayq: A member without a job was not sent. If the program that dispatched the batch has died, repeat the "
+        "dispatch with the same id, or end the batch: `delayq batch cancel b1`.\n"
     )
     assert run("-q", "batch", "show", "b1").stderr == ""
     send("b1", 22)
     assert lines(run, "show", "b1")[0]["without_job"] == []
     client.cancel("b1.1", queue="q")
-    assert lines(run, "show", "b1")[0]["without_job"] == [{"id": "b1.1", "queue": "q"}]
+    assert lines(run, "show", "b1")[0]["without_job"] == [
+        {"id": "b1.1", "queue": "q", "member": "b1.1", "reason": "ended"}
+    ]
+    assert "A member without a job has ended" in run("batch", "show", "b1").stderr
+
+
+def test_show_explains_a_link_that_waits_for_its_unique_key(run: Run, client: DelayQ) -> None:
+    send("b1", 1)
+    note = calls.note_batch(KEYS, "b1", [("b1.0", "next", "mails 2 j2")], keep_ms=1_000, keep_broken_ms=1_000)
+    drive(client._operations._session.executor.run(note))
+    assert lines(run, "show", "b1")[0]["without_job"] == [
+        {"id": "j2", "queue": "mails", "member": "b1.0", "reason": "next"}
+    ]
+    end = run("batch", "show", "b1")
+    assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
+    assert "waits for its unique key" in end.stderr
+    assert "cancel" not in end.stderr
+    client.batches.cancel("b1")
+    end = run("batch", "show", "b1")
+    assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
+    assert end.stderr == ""
+
+
+def test_show_names_a_lost_member_of_a_cancelled_batch(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    send("b1", 2)
+    server.xadd("delayq:{q}:outbox", {"ended": "done", "job": "{}"})
+    server.delete("delayq:{q}:jobs", "delayq:{q}:scheduled")
+    client.batches.cancel("b1")
+    end = run("batch", "show", "b1")
+    assert (end.stdout.count("no job "), lines(run, "show", "b1")[0]["state"]) == (2, "cancelling")
+    assert "`delayq batch cancel b1`" in end.stderr
+    relay()
+    client.batches.cancel("b1")
+    assert lines(run, "show", "b1")[0]["state"] == "cancelled"
 
 
 def test_show_lists_at_most_20_failed_jobs(run: Run, client: DelayQ) -> None:

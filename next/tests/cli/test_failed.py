@@ -168,7 +168,7 @@ def test_a_refused_id_is_told_as_json(run: Run, failures: DelayQ, word: str, don
     assert ended.exit_code == 4
     assert [json.loads(line) for line in ended.stdout.splitlines()] == [
         {"id": "nope", "queue": None, "outcome": "unknown"},
-        {"id": "waits", "queue": None, "outcome": "refused"},
+        {"id": "waits", "queue": "orders", "outcome": "refused"},
         {"id": "pay-1", "queue": "orders", "outcome": done},
     ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from delayq import DelayQ, InvalidInput
+from delayq import Conflict, DelayQ, InvalidInput
 from delayq.core.errors import JobNotFailed, JobNotFound
 from delayq.jobs.registry import registry
 from delayq.manager import set_manager
@@ -61,6 +61,22 @@ def test_a_job_of_a_chain_or_batch_is_refused(run: Run, shop: DelayQ, link: str)
     assert not Path("paid").exists()
 
 
+def test_a_job_whose_unique_key_another_job_owns_does_not_run(run: Run, shop: DelayQ) -> None:
+    def schedule(id: str) -> None:
+        shop.schedule("here.pay", {"order_id": 0}, id=id, queue="money", delay="1h", unique="key")
+
+    schedule("first")
+    shop.archive("first", queue="money")
+    schedule("owner")
+    ended = run("failed", "retry", "--here", "first", "--app", "here_jobs", "--json")
+    assert isinstance(ended.exception, Conflict)
+    assert ended.exception.message == "The job 'owner' owns the unique key of 'first'."
+    assert json.loads(ended.stdout) == {"id": "first", "queue": "money", "outcome": "refused"}
+    assert not Path("paid").exists()
+    shop.cancel("owner", queue="money")
+    assert run("failed", "retry", "--here", "first", "--app", "here_jobs").exit_code == 0
+
+
 def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> None:
     ended = run("failed", "retry", "--here", "pay-0", "--app", "here_jobs")
     assert (ended.exit_code, ended.stdout) == (0, "pay-0  done in queue money\n")
@@ -70,9 +86,9 @@ def test_a_job_that_is_done_leaves_the_failed_jobs(run: Run, shop: DelayQ) -> No
 
 def test_a_job_that_cannot_run_is_told_as_json(run: Run, shop: DelayQ) -> None:
     shop.schedule("shop.pay", id="waits", queue="money", delay="1h")
-    for id, outcome in (("nope", "unknown"), ("waits", "refused")):
+    for id, queue, outcome in (("nope", None, "unknown"), ("waits", "money", "refused")):
         ended = run("failed", "retry", "--here", id, "--app", "here_jobs", "--json")
-        assert json.loads(ended.stdout) == {"id": id, "queue": None, "outcome": outcome}
+        assert json.loads(ended.stdout) == {"id": id, "queue": queue, "outcome": outcome}
         assert isinstance(ended.exception, JobNotFound if outcome == "unknown" else JobNotFailed)
 
 

@@ -87,6 +87,21 @@ def test_a_job_that_is_kept_and_no_longer_scheduled(run: Run, server: redis.Redi
     assert '"due_ms":MS' in printed(run, "show", "order-42")
 
 
+def test_commands_that_are_refused(run: Run, server: redis.Redis) -> None:
+    assert run("schedule", "n", "--id", "taken", "--queue", "other", "--in", "1h", "--unique", "k").exit_code == 0
+    refused = ("schedule", "n", "--queue", "other", "--on-conflict", "error")
+    assert printed(run, *refused, "--id", "taken") == '{"id":"taken","queue":"other","outcome":"conflict"}\n'
+    assert printed(run, *refused, "--unique", "k") == '{"id":"","queue":"other","outcome":"conflict"}\n'
+    assert printed(run, "failed", "show", "taken") == '{"id":"taken","queue":"other","outcome":"refused"}\n'
+    for words in (["cancel"], ["archive"], ["run-now"], ["reschedule", "--in", "1h"]):
+        assert printed(run, *words, "taken") == '{"id":"taken","queue":"default","outcome":"unknown"}\n'
+    for command in ("show", "why"):
+        assert printed(run, command, "taken") == '{"id":"taken","queue":"default","state":"unknown"}\n'
+    line = '{"id":"nope","queue":"other","outcome":"unknown"}\n'
+    assert printed(run, "failed", "retry", "nope", "--queue", "other") == line
+    assert printed(run, "failed", "show", "nope", "--queue", "other") == line.replace("outcome", "state")
+
+
 def test_the_reasons_why_a_job_has_not_run(run: Run, orders: QueueOnServer) -> None:
     orders.reserve("order-42")
     assert printed(run, "why", "order-42", "--queue", "orders") == (

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pydantic import TypeAdapter
 
-from delayq.core.batch_info import BatchInfo
+from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.envelope import ABSENT, Envelope
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import FailedGroup
@@ -20,7 +20,13 @@ from delayq.core.json_shapes.answers import (
     QueueOutcomeShape,
     ScheduledJobShape,
 )
-from delayq.core.json_shapes.batches import BatchOutcomeShape, BatchRetryShape, BatchShape, UnknownBatchShape
+from delayq.core.json_shapes.batches import (
+    BatchOutcomeShape,
+    BatchRetryShape,
+    BatchShape,
+    MissingJobShape,
+    UnknownBatchShape,
+)
 from delayq.core.json_shapes.jobs import (
     FailedGroupShape,
     FailedJobShape,
@@ -184,17 +190,20 @@ BATCH = BatchInfo(
 
 
 def test_a_batch_has_its_counts_and_its_failed_jobs() -> None:
-    assert printed(BatchShape.of(BATCH).with_jobs([("orders", "import.2")], [("orders", "import.3")])) == (
+    missing = MissingJob("orders", "import.3", "import.3", "unsent")
+    assert printed(BatchShape.of(BATCH).with_jobs([("orders", "import.2")], [missing])) == (
         '{"id":"import","name":"monthly","state":"running","total":4,"pending":1,"succeeded":2,"failed":1,"skipped":0,'
         '"per_cent":75,"allows_failures":true,"created_ms":1795790900508,"created":"2026-11-27T14:48:20.508Z",'
         '"cancelled_ms":null,"cancelled":null,"finished_ms":null,"finished":null,'
-        '"failed_jobs":[{"id":"import.2","queue":"orders"}],"without_job":[{"id":"import.3","queue":"orders"}]}'
+        '"failed_jobs":[{"id":"import.2","queue":"orders"}],"without_job":[{"id":"import.3","queue":"orders",'
+        '"member":"import.3","reason":"unsent"}]}'
     )
 
 
 STATS = [QueueStats(queue="a"), QueueStats(queue="b", error="no"), QueueStats(queue="c")]
 EXAMPLES: list[Any] = [
     JobIdShape("order-42", "orders"),
+    MissingJobShape("import.3", "orders", "import.3", "unsent"),
     ScheduledJobShape.of(
         id="order-42", name="order.close", queue="orders", state="scheduled", due_ms=DUE, outcome="created"
     ),

@@ -63,7 +63,8 @@ def test_what_is_taken_and_freed(lock: str | None, taken: str, again: str, at_st
     ("members", "sentence"),
     [
         ({"key": ""}, r"key is ''"),
-        ({"key": [""]}, r"key is a value of type list"),
+        ({"key": [""]}, r"key has '', which is not a name"),
+        ({"key": ["a", 5]}, r"key has 5, which is not a name"),
         ({"until": "end"}, r"until is 'end'"),
         ({"until": "window"}, r"until is 'window' and window is None\. Give both"),
         ({"window": "1h"}, r"until is 'done' and window is '1h'"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+import redis
 
 from delayq import (
     BatchInfo,
@@ -23,17 +24,20 @@ from delayq import (
     dispatch,
     find_batch,
 )
-from delayq.core.chain import BatchPlan, Chain, link_of
+from delayq.core.chain import BatchPlan, Chain, Link, link_of
 from delayq.core.envelope import decode
 from delayq.core.exit_codes import ExitCode
 from delayq.core.follow_up import member_jobs
 from delayq.core.job_spec import JobSpec
 from delayq.core.options import Options
 from delayq.jobs.batch import RunningBatch
+from delayq.jobs.chain import RunningChain
 from delayq.jobs.dispatch import Sendable, _by_name
 from delayq.jobs.worker_context import WorkerContext
 from delayq.redis.connection.leaf import drive
+from delayq.redis.operations.batches import BatchOperations
 from delayq.redis.relay import OutboxRelay
+from tests.support.queue import QueueOnServer
 
 LATER = "1h"
 
@@ -60,12 +64,17 @@ def step(**said: object) -> Sendable:
     [
         (chain, "chain", "has no jobs"),
         (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
-        (lambda: chain("step"), "jobs", "'step', which is not a job"),  # type: ignore[arg-type]
+        (lambda: chain(Step()).on_queue("bad queue"), "queue", "'bad queue'"),
+        (lambda: chain("step"), "jobs", "The job in link 1 is 'step', which is not a job"),  # type: ignore[arg-type]
         (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
         (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
         (lambda: chain(step(delay=None, at="2030-01-01T00:00:00Z")), "at", "has the due time"),
         (lambda: chain(step(on_conflict="replace")), "on_conflict", "on_conflict='replace'"),
-        (lambda: chain(Step(), step(connection="other")), "connection", "belongs to the connection 'other'"),
+        (
+            lambda: chain(Step(), step(connection="other")),
+            "connection",
+            r"\(in link 2\) belongs to the connection 'other', but the chain .* the connection 'default'",
+        ),
         (lambda: chain(Step(), Step(text="x" * 250_000), *[Step(text="x" * 250_000)] * 4), "chain", "1,000,000"),
         (lambda: chain(Step(), batch([])), "members", "has 0 members"),
         (lambda: chain(Step(), batch([Step()], id="b")), "id", "is a link of a chain"),
@@ -82,8 +91,8 @@ def step(**said: object) -> Sendable:
         (lambda: batch(Step()), "members", "members is"),  # type: ignore[arg-type]
         (lambda: batch(None), "members", "members is None"),  # type: ignore[arg-type]
         (lambda: batch([Step()], allow_failures=1), "allow_failures", "allow_failures is 1"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=lambda: None), "jobs", "which is not a job"),  # type: ignore[arg-type]
-        (lambda: batch([Step()], then=chain(Step())), "jobs", "which is not a job"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], then=lambda: None), "jobs", "The job in then is"),  # type: ignore[arg-type]
+        (lambda: batch([Step()], catch=chain(Step())), "jobs", "The job in catch is"),  # type: ignore[arg-type]
         (lambda: batch([Shy()]), "members", "returned False"),
         (lambda: batch([Step()], id="a b"), "id", "not valid"),
         (lambda: batch([Step()], name="x" * 256), "name", "name is"),
@@ -111,6 +120,12 @@ def test_a_member_of_a_batch_adds_no_batch_to_its_chain(manager: Manager) -> Non
         assert (refused.value.field, bool(refused.value.hint)) == ("chain", True)
     context.chain.append(Step())
     assert context.chain.remaining == ["chains.step"]
+
+
+def test_a_batch_without_a_name_has_a_name_in_the_rest_of_a_chain() -> None:
+    plan = BatchPlan("b1", members=[Chain(), Chain()])
+    links = Chain([Link(batch=plan), Link(batch=msgspec.structs.replace(plan, name="import"))])
+    assert RunningChain("j", links).remaining == ["batch of 2", "import"]
 
 
 def test_a_window_without_length_is_refused() -> None:
@@ -200,10 +215,83 @@ def test_a_second_dispatch_sends_the_members_that_are_missing(manager: Manager, 
     assert (info.total, info.state) == (600, "running")
 
 
-def test_a_second_dispatch_may_leave_members_out(manager: Manager, sent: DelayQ) -> None:
+def unsend(server: redis.Redis) -> None:
+    """Bring back the state of a program that has opened the batch `b1`, and died before it sent the members."""
+    for member, text in server.hgetall("test:{batch:b1}:pending").items():
+        server.hset("test:{batch:b1}:pending", member, str(text).rpartition(" ")[0])
+    server.delete(*server.keys("test:{steps}:*"))
+
+
+class Now(Job, name="chains.now", queue="orders"):
+    text: str = ""
+
+    def handle(self) -> None: ...
+
+
+def end_job(queue: QueueOnServer, job_id: str) -> None:
+    assert queue.ack(next(job for job in queue.read() if job.id == job_id))
+
+
+def relay(queue: QueueOnServer, sent: DelayQ) -> None:
+    session = sent._operations._session
+    drive(OutboxRelay(session.executor, session.keys, session.options, session.shards, name="r").relay("orders"))
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("change", ["fewer", "more", "add"])
+def test_members_that_ran_are_not_sent_again_by_a_dispatch_with_other_members(
+    queue: QueueOnServer, sent: DelayQ, change: str, is_recorded: bool
+) -> None:
+    def members() -> list[Sendable | PendingChain]:
+        return [chain(Now(text="one"), Step(text="two")), Now(text="single")]
+
+    def later() -> Sendable:
+        return Now().delay(LATER)
+
+    batch([*members(), later()], id="b1").dispatch()
+    if change == "add":
+        RunningBatch("b1", "loader").add(members())
+    running = queue.read()
+    assert len(running) == (4 if change == "add" else 2)
+    for job in running:
+        assert queue.ack(job)
+    if is_recorded:
+        relay(queue, sent)
+    if change == "add":
+        RunningBatch("b1", "loader").add([*members(), later()])
+    else:
+        batch(members() if change == "fewer" else [*members(), later(), later()], id="b1").dispatch()
+    assert queue.read() == []
+
+
+def test_a_dispatch_that_dies_before_it_records_what_it_sent_is_repeated_without_a_second_run(
+    queue: QueueOnServer, server: redis.Redis, sent: DelayQ
+) -> None:
+    batch([Now()], id="b1").dispatch()
+    end_job(queue, "b1.0")
+    server.hset("test:{batch:b1}:pending", "b1.0", "orders 1")
+    batch([Now()], id="b1").dispatch()
+    assert queue.read() == []
+
+
+def test_a_batch_that_is_cancelled_between_two_round_trips_keeps_no_job(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    operations = BatchOperations(sent._operations._session, sent._operations)
+    plan = BatchPlan("b1", members=[Chain([link_of(JobSpec("n", queue="late"), Options(), 0, job_id="b1.0")])])
+    sent.batches.cancel("b1")
+    operations._has_stopped = no_stop  # type: ignore[method-assign]
+    drive(operations._send_members(plan, {"b1.0": False}, "token"))
+    assert sent.stats("late")[0].ready == 0
+
+
+async def no_stop(batch_id: str) -> bool:
+    return False
+
+
+def test_a_second_dispatch_may_leave_members_out(manager: Manager, sent: DelayQ, server: redis.Redis) -> None:
     """A `prepare_for_dispatch` that leaves out the members that are done moves the others to other round trips."""
     batch([Step(text=str(n)) for n in range(300)], id="b1").dispatch()
-    sent.clear("steps")  # as if the program had died before it sent them
+    unsend(server)
     again = [Shy() if n % 2 else Step(text=str(n)) for n in range(300)]
     batch(again, id="b1").dispatch()
     assert sent.stats("steps")[0].scheduled == 150
@@ -216,13 +304,34 @@ def test_members_that_a_second_dispatch_adds_are_sent(manager: Manager, sent: De
     assert (info.total, info.outcome, sent.stats("steps")[0].scheduled) == (5, "created", 5)
 
 
-def test_a_cancelled_batch_without_any_job_sends_its_callbacks(manager: Manager, sent: DelayQ) -> None:
+def test_a_cancelled_batch_without_any_job_sends_its_callbacks(
+    manager: Manager, sent: DelayQ, server: redis.Redis
+) -> None:
     """As after the death of a producer, the members were never sent, so that the cancel ends the batch."""
-    batch([Step(), Step()], id="b1", finally_=Step(text="finally")).dispatch()
-    sent.clear("steps")
+    batch([Step(), chain(Step(), Step())], id="b1", finally_=Step(text="finally")).dispatch()
+    unsend(server)
     sent.batches.cancel("b1")
     (job,) = sent.iter_jobs("scheduled", queue="steps")
     assert job.data == {"text": "finally"}
+
+
+def test_a_cancel_waits_for_the_record_of_a_member_that_has_ended(queue: QueueOnServer, sent: DelayQ) -> None:
+    batch([Now(), chain(Now(), Now()), Step()], id="b1", finally_=Step(text="finally")).dispatch()
+    for job in queue.read():
+        assert queue.ack(job)
+    info = sent.batches.cancel("b1")
+    assert (info.state, info.skipped) == ("cancelling", 0)
+    relay(queue, sent)
+    session = sent._operations._session
+    drive(OutboxRelay(session.executor, session.keys, session.options, session.shards, name="r").relay("steps"))
+    info = sent.batches.require("b1")
+    assert (info.state, info.succeeded, info.skipped) == ("cancelled", 1, 2)
+
+
+def test_a_cancel_skips_a_member_that_another_program_has_deleted(sent: DelayQ, server: redis.Redis) -> None:
+    batch([Step(), chain(Step(), Step())], id="b1").dispatch()
+    server.delete(*server.keys("test:{steps}:*"))
+    assert sent.batches.cancel("b1").skipped == 2
 
 
 def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
@@ -239,8 +348,29 @@ def test_a_batch_is_found_listed_and_cancelled(sent: DelayQ) -> None:
         sent.batches.cancel("unknown")
     with pytest.raises(BatchNotFound):
         sent.batches.retry("unknown")
-    with pytest.raises(InvalidInput):
-        sent.batches.list(0)
+    for read in (
+        lambda: sent.batches.list(0),
+        lambda: sent.batches.failed("b2", 0),
+        lambda: sent.batches.without_job("b2", 0),
+    ):
+        with pytest.raises(InvalidInput, match="limit"):
+            read()
+
+
+def test_a_batch_that_is_known_and_whose_members_are_now_left_out_is_kept(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    info = batch([Shy()], id="b1").dispatch()
+    assert (info.outcome, info.total, sent.stats("steps")[0].scheduled) == ("kept", 1, 1)
+    assert asyncio.run(batch([Shy()], id="b1").adispatch()).outcome == "kept"
+    for id in ("unknown", None):
+        with pytest.raises(InvalidInput, match="no members"):
+            batch([Shy()], id=id).dispatch()
+
+
+def test_add_takes_at_most_100000_members(sent: DelayQ) -> None:
+    batch([Step()], id="b1").dispatch()
+    with pytest.raises(InvalidInput, match="100,001 members are to be added"):
+        RunningBatch("b1", "b1.0").add([Step()] * 100_001)
 
 
 def test_a_cancelled_batch_gets_no_more_members(sent: DelayQ) -> None:

@@ -258,11 +258,26 @@ def test_an_unreadable_record_is_logged_and_deleted(
 
 def test_two_relays_do_not_relay_the_same_records(queue: QueueOnServer) -> None:
     assert queue.ack(start(queue, chained("first", link("second"))))
-    one, two = make_relay(queue), make_relay(queue, name="relay-2")
-    assert drive(one.relay("orders")) == Relayed(1)
-    assert queue.ack(start(queue, chained("third", link("fourth")), "third"))
+    one, two = make_relay(queue, name="relay-1"), make_relay(queue, name="relay-2")
+    assert len(queue.read_outbox("relay-1", hold_ms=1_000, now="").rows) == 1
     assert drive(two.relay("orders")) == Relayed(0, HELD_WAIT)
     assert drive(one.relay("orders")) == Relayed(1)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("has_waiting", [False, True])
+def test_a_relay_that_has_ended_does_not_keep_the_outbox_from_the_next_relay(
+    queue: QueueOnServer, passes: int, has_waiting: bool
+) -> None:
+    digest = "0" * 32
+    extra = f',"unique":"{digest}"' if has_waiting else ""
+    queue.schedule("owner", f"+{HOUR}", lock=digest, now="")
+    assert queue.ack(start(queue, chained("first", link("second", extra=extra, delay_ms=HOUR))))
+    one, two = make_relay(queue), make_relay(queue, name="relay-2")
+    for _ in range(passes):
+        drive(one.relay("orders"))
+    assert queue.ack(start(queue, chained("third", link("fourth", delay_ms=HOUR)), "third"))
+    assert drive(two.relay("orders")).relayed == 1
 
 
 # --- batches

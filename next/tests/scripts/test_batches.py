@@ -228,6 +228,7 @@ MOVES: Final[dict[Word, dict[str, tuple[str, bool]]]] = {
         "skipped": ("skipped", False),
     },
     "next": {place: (place, True) for place in PLACES},
+    "sent": {place: (place, place == "pending") for place in PLACES},
 }
 """Where a word brings a member from each place, and the answer."""
 
@@ -269,7 +270,27 @@ def test_the_word_next_notes_the_present_link_of_a_pending_member(batch: BatchOn
     assert batch.members()["a"] == after
 
 
-@pytest.mark.parametrize("word", ["done", "failed", "skipped", "next", "told"])
+@pytest.mark.parametrize("place", PLACES)
+def test_the_word_sent_notes_the_first_job_of_a_pending_member(batch: BatchOnServer, place: str) -> None:
+    batch.open("a", "other", allow=True)
+    batch.put("a", place)
+    before = batch.members()["a"]
+    batch.note(("a", "sent", ""))
+    assert batch.members()["a"] == (("pending", "orders 1 a") if place == "pending" else before)
+    is_pending = place == "pending"
+    sent = frozenset({1}) if is_pending else frozenset()
+    assert batch.open("other", "a") == Opened("opened", 2, None, [True, is_pending], sent)
+
+
+def test_the_word_sent_leaves_a_later_link(batch: BatchOnServer) -> None:
+    batch.open("a")
+    batch.note(("a", "next", "mails 2 j2"))
+    assert batch.note(("a", "sent", "")).answers == [False]
+    assert batch.members()["a"] == ("pending", "mails 2 j2")
+    assert batch.open("a").sent == {0}
+
+
+@pytest.mark.parametrize("word", ["sent", "done", "failed", "skipped", "next", "told"])
 @pytest.mark.parametrize("cancel", [False, True])
 def test_an_unknown_member_changes_nothing(batch: BatchOnServer, word: Word, cancel: bool) -> None:
     batch.open("a")
@@ -470,7 +491,7 @@ def test_bad_arguments_are_refused_before_the_first_write(batch: BatchOnServer) 
     batch.open("a", "b")
     unknown: Any = "ended"
     with batch.queue.unchanged():
-        with pytest.raises(BackendError, match="a word is done, failed, skipped, next or told, not ended"):
+        with pytest.raises(BackendError, match="a word is sent, done, failed, skipped, next or told, not ended"):
             batch.note(done("a"), ("b", unknown, ""))
         for keep_ms, keep_broken_ms in ((0, 1), (1, 0), (1, 2**53)):
             call = batches.note_batch(
@@ -520,7 +541,9 @@ class Model:
             self.sealed = self.sealed or seal
             for id in ids if self.cancelled is None and self.finished is None else ():
                 self.members.setdefault(id, ("pending", "orders 1"))
-        return Opened(answer, len(self.members), self.cancelled, [self._place(id) == "pending" for id in ids])
+        pending = [self._place(id) == "pending" for id in ids]
+        sent = frozenset(n for n, id in enumerate(ids) if pending[n] and self._was_sent(id))
+        return Opened(answer, len(self.members), self.cancelled, pending, sent)
 
     def note(self, rows: Sequence[Row], *, cancel: bool, now: int) -> Noted:
         if not self.exists:
@@ -566,6 +589,11 @@ class Model:
             self.told |= {id} - {"cancel"}
             return is_new
         place = self._place(id)
+        if word == "sent":
+            is_news = place == "pending" and not self._was_sent(id)
+            if is_news:
+                self.members[id] = ("pending", f"{self.members[id][1]} {id}")
+            return is_news
         if word == "next":
             if self.cancelled is None:
                 if place == "pending" and job:
@@ -591,6 +619,9 @@ class Model:
     def _place(self, id: str) -> str:
         return self.members.get(id, ("nowhere", ""))[0]
 
+    def _was_sent(self, id: str) -> bool:
+        return len(self.members[id][1].split()) == 3
+
     def _count(self, place: str) -> int:
         return sum(1 for there, _ in self.members.values() if there == place)
 
@@ -599,7 +630,7 @@ class Model:
 
 
 def _drawn_row(draw: random.Random, due: Sequence[Duty]) -> Row:
-    word: Word = draw.choice(["done", "done", "failed", "skipped", "next", "told"])
+    word: Word = draw.choice(["sent", "done", "done", "failed", "skipped", "next", "told"])
     if word == "told":
         return (draw.choice(due) if due else "before"), "told", ""
     return draw.choice("abcdefx"), word, draw.choice(["orders j1", "orders j2"])

@@ -10,7 +10,7 @@ from delayq.cli.options import Json, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import UNCERTAIN
-from delayq.core.batch_info import BatchInfo
+from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.display import several
 from delayq.core.errors import BatchNotFound, Conflict, OutcomeUnknown, replace_hint
 from delayq.core.json_shapes.batches import (
@@ -25,6 +25,16 @@ from delayq.redis.operations.batches import MAX_LISTED
 
 MAX_JOBS: Final = 20
 """Maximum number of failed jobs, and of members without a job, that `show` lists."""
+
+_NOTES: Final = {
+    "unsent": "A member without a job was not sent. If the program that dispatched the batch has died, repeat the "
+    "dispatch with the same id, or end the batch: `delayq batch cancel {id}`.",
+    "ended": "A member without a job has ended, and a relay records this within seconds if one is running. If the job "
+    "was deleted, end the batch: `delayq batch cancel {id}`.",
+    "next": "A next link without a job waits for its unique key, or a relay still has to send it or to record its end. "
+    "The chain then goes on by itself.",
+}
+"""An explanation for each reason why a member has no job."""
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="Id of the batch.", show_default=False)]
 
@@ -80,7 +90,7 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
         try:
             info = client.batches.require(id)
             failed = client.batches.failed(id, limit=MAX_JOBS) if info.failed else []
-            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.state == "running" else []
+            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.finished_ms is None else []
         except BatchNotFound:
             if json:
                 print_json(UnknownBatchShape(id))
@@ -90,11 +100,9 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
         return
     _print_batch(info, failed, missing)
     if missing and not session.quiet:
-        print_note(
-            "A member without a job was not sent yet, or its end is not recorded yet. If the program that dispatched "
-            "the batch has died, repeat the dispatch with the same id and members, or end the batch: "
-            f"`delayq batch cancel {id}`."
-        )
+        for reason in dict.fromkeys(job.reason for job in missing):
+            if reason != "next" or not info.is_cancelled:  # else the relay stops the chain
+                print_note(_NOTES[reason].format(id=id))
     if failed and not session.quiet:
         queue, job_id = failed[0]
         if info.failed > len(failed):
@@ -177,11 +185,12 @@ def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
         deed.outcome = f"{retried} retried"
 
 
-def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]], missing: Sequence[tuple[str, str]]) -> None:
+def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]], missing: Sequence[MissingJob]) -> None:
     for member, value in members_of(BatchShape.of(info)).items():
         if not (member.endswith("_ms") or value is None or value is False or value == ""):
             print_text(f"{member.replace('_', ' '):<15} {'yes' if value is True else value}")
     for queue, job_id in failed:
         print_text(f"{'failed job':<15} {job_id} in queue {queue}")
-    for queue, job_id in missing:
-        print_text(f"{'no job':<15} {job_id} in queue {queue}")
+    for job in missing:
+        chain = f", next link of {job.member}" if job.reason == "next" else ""
+        print_text(f"{'no job':<15} {job.id} in queue {job.queue}{chain}")

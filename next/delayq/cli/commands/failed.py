@@ -10,10 +10,10 @@ from delayq.cli.commands.show_jobs import print_job
 from delayq.cli.families import PLAIN
 from delayq.cli.options import Json, Limit, Name, OfQueues, Signature, Since, Tag, Until
 from delayq.cli.output import print_json, print_note, print_table
-from delayq.cli.selection import Refusals, Selection, found_jobs, head, named_queues
+from delayq.cli.selection import Refusals, Selection, found_jobs, head, named_queues, only_queue, print_refusal
 from delayq.cli.session import session_of
 from delayq.core.display import several
-from delayq.core.errors import FoundElsewhere, JobNotFound
+from delayq.core.errors import FoundElsewhere, JobNotFailed, JobNotFound
 from delayq.core.failure import Failure
 from delayq.core.failure_groups import Grouping
 from delayq.core.json_shapes.jobs import FailedGroupShape, FailedJobShape, UnknownJobShape
@@ -113,13 +113,18 @@ def show(
     delayq failed show order-42
     """
     with session_of(context).client() as client:
+        queues = named_queues(client, queue)
         try:
-            job = client.find_failed(id, queues=named_queues(client, queue))
+            job = client.find_failed(id, queues=queues)
         except FoundElsewhere:
             raise
         except JobNotFound:
             if json:
-                print_json(UnknownJobShape(id, None))
+                print_json(UnknownJobShape(id, only_queue(queues)))
+            raise
+        except JobNotFailed as error:
+            if json:
+                print_refusal(error, id, None)
             raise
         print_job(job, as_json=json)
 

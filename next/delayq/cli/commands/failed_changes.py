@@ -12,7 +12,7 @@ import typer
 from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Tag, Until, Yes
 from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
-from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, print_refusal, spread
+from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, only_queue, print_refusal, spread
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
@@ -243,7 +243,7 @@ def _chosen_jobs(chosen: Selection, client: DelayQ, refusals: Refusals, *, as_js
         except (JobNotFound, Conflict, InvalidInput) as error:
             refusals.tell(error)
             if as_json:
-                print_refusal(error, job_id, None)
+                print_refusal(error, job_id, only_queue(queues))
 
 
 def _by_queue(jobs: Iterator[JobInfo]) -> Iterator[tuple[str, list[str]]]:

@@ -12,7 +12,7 @@ import typer
 from delayq.cli.application import name_of_application, prepare_application
 from delayq.cli.declared_jobs import check_declared
 from delayq.cli.output import print_json, print_note, print_text
-from delayq.cli.selection import Selection, named_queues, print_refusal
+from delayq.cli.selection import Selection, named_queues, only_queue, print_refusal
 from delayq.cli.session import CliSession
 from delayq.client import DelayQ
 from delayq.core import envelope as envelopes
@@ -24,9 +24,13 @@ from delayq.core.failed import no_payload
 from delayq.core.json_shapes.answers import OutcomeShape
 from delayq.core.outcome import Done, GiveUp
 from delayq.core.states import Answer
+from delayq.core.unique import to_take_again
 from delayq.core.views import JobInfo
 from delayq.jobs.application import load_application
 from delayq.jobs.local_run import Ran, run
+from delayq.redis.calls.inspect import owner_of_key
+from delayq.redis.connection.leaf import drive
+from delayq.redis.operations.jobs import key_is_taken
 
 _READ_BY_COMMANDS: Final = (DelayqError, EOFError, BrokenPipeError)
 """Errors that the command line would handle as its own, without printing the traceback of the handler."""
@@ -36,7 +40,8 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     """Run the job once, with another payload if one is given.
 
     After a success, the job is deleted. Otherwise the job stays unchanged. Raises the error of the handler, typer.Exit
-    if the job asks to run again or to fail, and Conflict if another program has retried the job in the meantime.
+    if the job asks to run again or to fail, and Conflict if another job owns the unique key of the job, or if another
+    program has retried the job in the meantime.
     """
     of_all = session.with_given()
     name = name_of_application(app, of_all)
@@ -45,13 +50,21 @@ def run_here(session: CliSession, chosen: Selection, *, payload: bytes | None, a
     (job_id,) = chosen.ids
     session.tell_waiting()
     with DelayQ(settings=settings) as client, session.audited("failed retry --here", job_id) as deed:
+        queues = named_queues(client, chosen.queue)
         try:
-            job = client.find_failed(job_id, queues=named_queues(client, chosen.queue))
+            job = client.find_failed(job_id, queues=queues)
         except (JobNotFound, Conflict) as error:
             if as_json:
-                print_refusal(error, job_id, None)
+                print_refusal(error, job_id, only_queue(queues))
             raise
-        ran = _run(_envelope_of(job, payload, name))
+        envelope = _envelope_of(job, payload, name)
+        try:
+            _check_key(client, job)
+        except Conflict as error:
+            if as_json:
+                print_refusal(error, job.id, job.queue)
+            raise
+        ran = _run(envelope)
         if isinstance(ran.outcome, Done):
             _drop(client, job)
             deed.outcome = "done"
@@ -81,6 +94,24 @@ def _envelope_of(job: JobInfo, payload: bytes | None, app: str) -> bytes:
     if payload is None and not job.is_encrypted:
         return job.raw
     return envelopes.rewrite(job.raw, data=data, encrypted=None)
+
+
+def _check_key(client: DelayQ, job: JobInfo) -> None:
+    """Raise Conflict if another job owns the unique key that a retry would take.
+
+    The run does not take the key, because only a job that is scheduled, ready or reserved can own a key.
+    """
+    digest = to_take_again(job.envelope.unique) if job.envelope is not None else ""
+    if not digest:
+        return
+    session = client._operations._session
+    shard = session.shards.of_job(job.queue, job.id)
+    owner_id = drive(session.executor.run(owner_of_key(session.keys, shard, digest)))
+    if owner_id in ("", job.id):
+        return
+    owner = client.get(owner_id, queue=job.queue)
+    if owner is not None and owner.state in ("scheduled", "ready", "reserved"):
+        raise key_is_taken(owner_id, job.id)
 
 
 def _run(raw: bytes) -> Ran:

@@ -15,6 +15,7 @@ from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ, JobRef
 from delayq.core.errors import (
+    Conflict,
     DelayqError,
     FoundElsewhere,
     InvalidInput,
@@ -142,12 +143,17 @@ def schedule(
     when_of(delay, at, tz=tz, fold=fold, now_ms=time.time_ns() // 1_000_000)
     if queue is not None:
         check_queue(queue)
+    if unique == "":
+        raise InvalidInput("unique is ''.", hint="Use a text, such as invoice-42, or leave it out.", field="unique")
     session = session_of(context)
     with (
         _sending(session, app, name, payload, queue) as (send, where),
         session.audited("schedule", f"{name} in {where}") as deed,
     ):
-        with unsure_change(id or "", where, partial(_print_reference, as_json=json), as_json=json):
+        with (
+            _conflict(id, where, as_json=json),
+            unsure_change(id or "", where, partial(_print_reference, as_json=json), as_json=json),
+        ):
             ref = send(
                 name,
                 payload,
@@ -187,7 +193,10 @@ def cancel(
     session = session_of(context)
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("cancel", f"{id} in {where}") as deed:
-        with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
+        with (
+            _refused(client, id, queue, where, as_json=json),
+            unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json),
+        ):
             deed.outcome = answer = client.cancel(id, queue=queue, running=running)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
@@ -276,11 +285,25 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
     session = session_of(context)
     where = session.queue_or_default(queue)
     with session.client() as client, session.audited("archive", f"{id} in {where}", reason=reason) as deed:
-        with unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json):
+        with (
+            _refused(client, id, queue, where, as_json=json),
+            unsure_change(id, where, partial(_print_outcome, id, where, as_json=json), as_json=json),
+        ):
             deed.outcome = answer = client.archive(id, queue=queue, reason=reason)
         if answer == "unknown" and queue is not None:
             check_queue_known(client, queue)
     _print_answer(id, where, answer, hints=ARCHIVE_HINTS, as_json=json)
+
+
+@contextmanager
+def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
+    """Print the answer as JSON if the id or the unique key is taken and the user wants an error for that."""
+    try:
+        yield
+    except Conflict:
+        if as_json:
+            print_json(OutcomeShape(id or "", queue, "conflict"))
+        raise
 
 
 @contextmanager
@@ -293,6 +316,8 @@ def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json:
     try:
         yield
     except FoundElsewhere:
+        if as_json:
+            print_json(OutcomeShape(id, where, "unknown"))
         raise
     except (JobNotFound, JobRunning, JobHasFailed, JobFinished) as error:
         if isinstance(error, JobNotFound) and queue is not None:

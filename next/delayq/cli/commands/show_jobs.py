@@ -13,7 +13,7 @@ from delayq.cli.selection import Refusals, found_jobs, head, named_queues
 from delayq.cli.session import CliSession, check_queue_known, session_of
 from delayq.client import DelayQ
 from delayq.core.display import several
-from delayq.core.errors import JobNotFound, NodeError
+from delayq.core.errors import FoundElsewhere, JobNotFound, NodeError
 from delayq.core.failure import Failure
 from delayq.core.job_search import JobSearch, SearchedState
 from delayq.core.json_shapes.jobs import FullJobShape, JobShape, ReasonShape, UnknownJobShape, WhyShape
@@ -168,7 +168,12 @@ def find_job(session: CliSession, client: DelayQ, id: str, queue: str | None, *,
 
     `as_json`: before JobNotFound is raised, the answer is printed as JSON.
     """
-    job = client.get(id, queue=queue)
+    try:
+        job = client.get(id, queue=queue)
+    except FoundElsewhere:
+        if as_json:
+            print_json(UnknownJobShape(id, session.queue_or_default(queue)))
+        raise
     if job is None and queue is not None:
         check_queue_known(client, queue)
     if job is None:

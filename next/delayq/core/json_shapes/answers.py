@@ -58,12 +58,14 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
-    Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change.
+    Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change, of `failed show` if
+    the job has not failed, and of `schedule` if `--on-conflict error` refuses the job.
 
     After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
     code 3), and `uncertain` means that the reply of Redis was lost (exit code 7). `refused` means that the state of the
-    job forbids `failed retry` or `failed forget` (exit code 4). `queue` is null if one of these two commands found no
-    failed job with this id, because they can search several queues.
+    job forbids `failed retry` or `failed forget`, or that `failed show` found a job that has not failed (exit code 4).
+    `conflict` means that the id or the unique key of `schedule` is taken (exit code 4); `id` is '' if the command named
+    no id. `queue` is null if one of the `failed` commands searched several queues and found no job with this id.
     """
 
     id: str

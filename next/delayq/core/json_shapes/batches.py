@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from delayq.core.batch_info import BatchInfo, BatchState
+from delayq.core.batch_info import BatchInfo, BatchState, MissingJob
 from delayq.core.json_shapes.answers import JobIdShape
 from delayq.core.json_shapes.members import members_of, time_text
 from delayq.core.times import format_instant
@@ -57,13 +57,29 @@ class BatchShape:
             finished=time_text(batch.finished_ms),
         )
 
-    def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[tuple[str, str]]) -> "FullBatchShape":
-        """Return the shape with failed and missing jobs of the batch. Each job is a queue and an id."""
+    def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[MissingJob]) -> "FullBatchShape":
+        """Return the shape with failed and missing jobs of the batch. A failed job is a queue and an id."""
         return FullBatchShape(
             **members_of(self),
             failed_jobs=[JobIdShape(id, queue) for queue, id in failed],
-            without_job=[JobIdShape(id, queue) for queue, id in missing],
+            without_job=[MissingJobShape(job.id, job.queue, job.member, job.reason) for job in missing],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MissingJobShape:
+    """A pending member that has no job. `id` and `queue` are those of the missing job.
+
+    unsent   the job was not sent yet
+    ended    the job has ended, and the relay has not recorded this yet, or the job was deleted
+    next     the job is a later link of the chain `member`; it waits for its unique key or for the relay, or has ended
+             and the relay has not recorded this yet
+    """
+
+    id: str
+    queue: str
+    member: str
+    reason: Literal["unsent", "ended", "next"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +90,7 @@ class FullBatchShape(BatchShape):
     """
 
     failed_jobs: list[JobIdShape]
-    without_job: list[JobIdShape]
+    without_job: list[MissingJobShape]
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ class WhyShape:
 class UnknownJobShape:
     """Answer of `delayq show`, `why` and `failed show` if there is no such job.
 
-    `queue`: the queue that was read; null for `failed show`, which can search several queues.
+    `queue`: the queue that was read; null if `failed show` has searched several queues.
     """
 
     id: str

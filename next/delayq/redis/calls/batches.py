@@ -15,7 +15,7 @@ ROLES: Final = ("plan", "pending", "succeeded", "broken", "skipped")
 SCAN_COUNT: Final = 250
 FROM_START: Final = "0"
 
-Word = Literal["done", "failed", "skipped", "next", "told"]
+Word = Literal["sent", "done", "failed", "skipped", "next", "told"]
 """The word of a row of `note_batch`; see batch_note.lua."""
 
 Row = tuple[str, Word, str]
@@ -26,13 +26,14 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
     """The answer to `open_batch`. With an answer other than "opened", nothing was stored.
 
     `total` is the number of members of the batch. `pending` has a bool for each member of the call: True if it has not
-    ended yet.
+    ended yet. `sent` has the positions of the pending members whose first jobs are known to have been stored.
     """
 
     answer: Literal["opened", "unknown", "finished", "cancelled"]
     total: int
     cancelled_ms: int | None
     pending: list[bool]
+    sent: frozenset[int] = frozenset()
 
 
 class Noted(msgspec.Struct, frozen=True, gc=False):
@@ -215,8 +216,14 @@ def _read_opened(reply: list[bytes]) -> Opened:
         answer.decode(),  # type: ignore[arg-type]  # the manual lists the answers
         int(total),
         _number(cancelled_ms),
-        [word == b"1" for word in pending],
+        [word != b"0" for word in pending],
+        frozenset(n for n, word in enumerate(pending) if word == b"2"),
     )
+
+
+def count_records(keys: Keys, shard: str) -> Call[int]:
+    """Read the number of job-end records that the relay has not carried out yet."""
+    return read("XLEN", keys.of_queue(shard, "outbox"), parse=int)
 
 
 def _number(word: bytes | None) -> int | None:

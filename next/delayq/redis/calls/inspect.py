@@ -138,6 +138,11 @@ def has_job(keys: Keys, queue: str, job_id: str) -> Call[bool]:
     return read("HEXISTS", keys.of_queue(queue, "jobs"), job_id, parse=bool)
 
 
+def owner_of_key(keys: Keys, shard: str, digest: str) -> Call[str]:
+    """Read the id of the job that has taken a unique key, or ''. A job that has ended no longer counts as the owner."""
+    return read("HGET", keys.of_queue(shard, "unique"), digest, parse=lambda reply: (reply or b"").decode())
+
+
 def server_time_ms() -> Call[int]:
     """Read the clock of the server, in epoch ms."""
     return read("TIME", parse=lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000)

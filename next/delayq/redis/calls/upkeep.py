@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from delayq.redis.calls.call import Call, queue_call, read
+from delayq.redis.calls.call import Call, command, queue_call, read
 from delayq.redis.calls.delivery import PAYLOAD_LOST
 from delayq.redis.keys import Keys
 
@@ -176,6 +176,11 @@ def has_records_since(keys: Keys, queue: str, since_ms: int) -> Call[bool]:
 def ack_outbox(keys: Keys, queue: str, entries: Sequence[str]) -> Call[int]:
     """Remove relayed records from the outbox. The call returns the number of removed records."""
     return queue_call("outbox_ack", keys, queue, int, rows=[(entry,) for entry in entries])
+
+
+def release_outbox(keys: Keys, queue: str) -> Call[int]:
+    """End the reservation of the outbox, so that another relay can read it at once."""
+    return command("HDEL", keys.of_queue(queue, "meta"), "relay", "relay_until", parse=int)
 
 
 def record_activity(keys: Keys, queue: str, *, now_ms: str = "") -> Call[int]:

@@ -2,13 +2,13 @@
 
 import hashlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from delayq.core import clock
-from delayq.core.batch_info import BatchInfo
+from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.chain import BatchPlan, Chain, id_of, read_plan
 from delayq.core.display import shown
 from delayq.core.errors import (
@@ -23,7 +23,7 @@ from delayq.core.errors import (
 from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
 from delayq.core.names import check_batch_id
-from delayq.redis.batch_cancel import note_members, present_job
+from delayq.redis.batch_cancel import PresentJob, note_members
 from delayq.redis.batch_duties import BatchDuties
 from delayq.redis.calls import batches as calls
 from delayq.redis.calls import inspect
@@ -81,10 +81,11 @@ class BatchOperations:
                 return [info for info in infos if info is not None]
 
     async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of the failed jobs of a batch, in no order. `limit`: the maximum number of jobs.
+        """Return queue and id of the failed jobs of a batch, in no order. `limit`: 1 or more, the maximum number.
 
         A job that failed and was deleted later is in the list too. Raises BatchNotFound and InvalidInput.
         """
+        check_whole_number("limit", limit, least=1)
         await self.require(id)
         jobs: list[tuple[str, str]] = []
         cursor = calls.FROM_START
@@ -97,24 +98,24 @@ class BatchOperations:
                 break
         return jobs[:limit]
 
-    async def without_job(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of pending members that have no job, in no order. `limit`: the maximum number of members.
+    async def without_job(self, id: str, limit: int = 100) -> Sequence[MissingJob]:
+        """Return the pending members that have no job, in no order. `limit`: 1 or more, the maximum number.
 
-        Such a member was not sent yet, for example because the program died that dispatched the batch, or its job was
-        deleted, or has ended a moment ago. The id is the id of the job that is missing. Raises BatchNotFound and
-        InvalidInput.
+        Raises BatchNotFound and InvalidInput.
         """
+        check_whole_number("limit", limit, least=1)
         await self.require(id)
         session = self._session
-        missing: dict[tuple[str, str], None] = {}
+        missing: dict[MissingJob, None] = {}
         cursor = calls.FROM_START
         while len(missing) < limit:
             cursor, places = await session.executor.run(calls.scan_members(session.keys, id, "pending", cursor))
-            jobs = [present_job(member, place)[:2] for member, place in places.items()]
+            present = [PresentJob.of(member, place) for member, place in places.items()]
+            jobs = [(job.queue, job.id) for job in present]
             await session.shards.read_all([*dict.fromkeys(queue for queue, _ in jobs)])
             asking = [inspect.has_job(session.keys, session.shards.of_job(*job), job[1]) for job in jobs]
             has_job = [value_of(outcome) for outcome in await session.executor.run_all(asking)]
-            missing |= {job: None for job, has in zip(jobs, has_job, strict=True) if not has}
+            missing |= {_missing(job): None for job, has in zip(present, has_job, strict=True) if not has}
             if cursor == calls.FROM_START:
                 break
         return [*missing][:limit]
@@ -185,7 +186,7 @@ class BatchOperations:
     async def add(self, id: str, members: Sequence[Chain]) -> BatchInfo:
         """Add members to a running batch; see RunningBatch.add."""
         plan = BatchPlan(id, members=members)
-        pending = await self._open(plan, is_new=False) if members else ()
+        pending = await self._open(plan, is_new=False) if members else {}
         if pending:
             await self._send_members(plan, pending, f"{id}.{id_of(members[0].links[0])}")
         return await self._sent(id, pending)
@@ -193,29 +194,39 @@ class BatchOperations:
     async def _sent(self, id: str, pending: Collection[str]) -> BatchInfo:
         return msgspec.structs.replace(await self.require(id), outcome="created" if pending else "kept")
 
-    async def _open(self, plan: BatchPlan, *, is_new: bool) -> Collection[str]:
-        """Store the members of a batch. Return the ids of the pending members, or no ids if the batch was cancelled."""
+    async def _open(self, plan: BatchPlan, *, is_new: bool) -> Mapping[str, bool]:
+        """Store the members of a batch. Return the pending members as `BatchDuties.open` does.
+
+        If the batch was cancelled, return no members.
+        """
         opened, pending = await self._duties.open(plan, is_new=is_new)
         if opened.answer == "unknown":
             raise _not_found(plan.id)
         if opened.answer == "finished":
             raise Conflict(f"The batch {plan.id!r} has finished, so no members can be added.", field="id")
-        return () if opened.cancelled_ms is not None else pending
+        return {} if opened.cancelled_ms is not None else pending
 
-    async def _send_members(self, plan: BatchPlan, pending: Collection[str], token: str) -> None:
-        """Send the pending members. If the batch is cancelled in the meantime, stop.
+    async def _send_members(self, plan: BatchPlan, pending: Mapping[str, bool], token: str) -> None:
+        """Send the pending members that were not sent yet. If the batch is cancelled in the meantime, stop.
 
-        A repeated call with the same members divides them into the same round trips with the same tokens, so that the
-        server stores no member twice. Round trips with other members have other tokens.
+        After each round trip, the batch records which members were sent, so that a repeated call does not send them
+        again. If the program dies before it records this, the repeated call is still safe if it has the same members:
+        then its round trips and their tokens are the same. Round trips with other members have other tokens.
         """
         session = self._session
         now_ms = await session.executor.run(inspect.server_time_ms())
         jobs = member_jobs(plan, now_ms=now_ms, when_now=True)
         until = time.monotonic() + PATIENCE
+        unsent = {member for member, was_sent in pending.items() if not was_sent}
         trips = list(in_trips(enumerate(jobs), session.shards))
+        if await self._has_stopped(plan.id):
+            return
         while trips:
             shard, count, rows = trips[0]
-            left = [job for _, job in rows if job.id in pending]
+            left = [job for _, job in rows if job.id in unsent]
+            if not left:
+                trips.pop(0)
+                continue
             call = job_calls.schedule(
                 session.keys,
                 shard,
@@ -227,20 +238,19 @@ class BatchOperations:
                 once_ms=TOKEN_MS,
                 shards=count,
             )
-            if await self._has_stopped(plan.id):
-                return
             try:
-                if left:
-                    await session.write(call, shard, may_create=True)
+                await session.write(call, shard, may_create=True)
             except ShardsChanged:
                 await session.shards.follow(jobs[rows[0][0]].queue, until=until)
                 trips = list(in_trips(enumerate(jobs), session.shards))
                 continue
             trips.pop(0)
-        await self._has_stopped(plan.id)
+            unsent.difference_update(job.id for job in left)
+            if await self._duties.record_sent(plan.id, left):
+                return
 
     async def _has_stopped(self, batch_id: str) -> bool:
-        """Return True if a batch was cancelled. Then also cancel waiting members that this call may have sent since."""
+        """Return True if a batch was cancelled. Then also cancel its waiting members."""
         if not await self._session.executor.run(calls.is_cancelled(self._session.keys, batch_id)):
             return False
         await self._duties.cancel_waiting(batch_id)
@@ -300,6 +310,12 @@ def _name_of(plan: bytes) -> str:
 
 def _digest(ids: Sequence[str]) -> str:
     return hashlib.blake2b("\0".join(ids).encode(), digest_size=8).hexdigest()
+
+
+def _missing(job: PresentJob) -> MissingJob:
+    if not job.was_sent:
+        return MissingJob(job.queue, job.id, job.member, "unsent")
+    return MissingJob(job.queue, job.id, job.member, "ended" if job.is_first else "next")
 
 
 def _queue_and_id(job: str) -> tuple[str, str]:

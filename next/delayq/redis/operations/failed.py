@@ -38,10 +38,12 @@ class FailedOperations(JobOperations[RefT], SearchOperations[RefT]):
             where = f"the queue {', '.join(queues)!r}" if queues else "any queue"
             raise JobNotFound(f"No job {id!r} is known in {where}.", hint="`delayq failed list` lists the ids.")
         if not failed:
-            raise JobNotFailed(
+            error = JobNotFailed(
                 f"The job {id!r} in the queue {found[0].queue!r} is {found[0].state}, not failed.",
                 hint=f"Use `delayq show {id} --queue {found[0].queue}`.",
             )
+            error.queue = found[0].queue
+            raise error
         return failed[0]
 
     async def iter_failed(

@@ -148,11 +148,13 @@ class JobOperations(OperationsBase[RefT]):
             if info is None:
                 raise JobNotFound(f"No job {id!r} is known in the queue {name!r}.", hint="Check the id and the queue.")
             if info.state != "failed":
-                raise JobNotFailed(
+                error = JobNotFailed(
                     f"The job {id!r} is {info.state}; only a failed job can be retried.",
                     hint="To run a scheduled job at once, use `run_now`. "
                     "To run a completed job again, schedule it with a new id.",
                 )
+                error.queue = info.queue
+                raise error
             with suppress(_Changed):
                 return await self._change(
                     name,
@@ -332,10 +334,7 @@ class JobOperations(OperationsBase[RefT]):
                 emit(JobRetryRequested(info.id, info.name, info.queue))
             return self._make_ref(info.id, info.queue, "scheduled", answer.due_ms, "scheduled", info.name)
         if answer.answer == "conflict":
-            raise Conflict(
-                f"The job {answer.owner!r} owns the unique key of {info.id!r}.",
-                hint=f"Wait until the job {answer.owner!r} has ended.",
-            )
+            raise key_is_taken(answer.owner, info.id)
         raise _Changed
 
     async def _check_moved(self, answer: Answer, job_id: str, queue: str, *, is_named: bool) -> None:
@@ -371,3 +370,10 @@ def _check_cursor(state: JobState, cursor: object) -> None:
             hint="Use the cursor of the previous page, or '' for the first page.",
             field="cursor",
         )
+
+
+def key_is_taken(owner: str, job_id: str) -> Conflict:
+    """Return the error for a failed job that cannot be retried, because another job owns its unique key."""
+    return Conflict(
+        f"The job {owner!r} owns the unique key of {job_id!r}.", hint=f"Wait until the job {owner!r} has ended."
+    )
