@@ -124,10 +124,10 @@ class Consumer(Protocol[TripT]):
         ...
 
     def has_follow_ups(self) -> bool:
-        """Return True if follow-up jobs are about to be sent, because a job of the queues ended a short time ago.
+        """Return True if a job of the queues ended a short time ago, and its follow-up jobs are still to be sent.
 
-        A child of a worker with `--stop-when-empty` calls this method before each wait. Return False for a job whose
-        follow-up jobs have been waiting for long, and from a storage without a relay.
+        A child of a worker with `--stop-when-empty` calls this method before each wait. Ignore jobs whose follow-up
+        jobs have been waiting for a long time. A storage without a relay always returns False.
         """
         ...
 

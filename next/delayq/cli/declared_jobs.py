@@ -41,7 +41,7 @@ def check_declared(app: str, name: str, payload: bytes) -> JobOptions:
     try:
         check_models(handler.model_fields, handler.read(payload))
     except (msgspec.ValidationError, UnknownJob) as error:
-        detail = error.__context__ if isinstance(error, UnknownJob) else error  # an UnknownJob names this worker
+        detail = error.__context__ if isinstance(error, UnknownJob) else error  # the text of UnknownJob is for workers
         raise InvalidInput(
             f"The payload does not fit {name!r}: {detail}.", hint="Correct --data.", field="data"
         ) from None

@@ -43,7 +43,7 @@ class Refusals:
 
 
 def print_refusal(error: DelayqError, job_id: str, queue: str | None) -> None:
-    """Print the answer for a job that was not found, or whose state forbids the change, as JSON.
+    """Print the outcome as JSON if the job was not found, or if its state forbids the change. Ignore other errors.
 
     `queue`: the queue of the job; None = the error names it, or no queue is known.
     """

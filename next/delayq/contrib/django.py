@@ -51,7 +51,7 @@ class DjangoModels:
         return model.pk
 
     def standard_key(self, kind: type, key: Any) -> Any:
-        """Return a key as the database returns it, because a text can be another spelling of an int or a UUID."""
+        """Return a key in the form that the database returns. A text, for example, can be a spelling of an int."""
         return _standard_key(kind, key)
 
     def database_of(self, model: Any) -> str:
@@ -81,14 +81,14 @@ def _find(wanted: _Wanted) -> list[Any]:
         by_text = {str(key): one for key, one in rows.in_bulk(list(keys.values())).items()}
         for ref, key in keys.items():
             one = by_text.get(str(key))
-            if one is None and isinstance(key, str):  # the database may find texts that differ, for example in case
+            if one is None and isinstance(key, str):  # the database may, for example, ignore case
                 one = rows.filter(pk=key).first()
             found[kind, ref] = one
     return [found[kind, ref] for kind, ref in wanted]
 
 
 def _standard_key(model: Any, key: Any) -> Any:
-    """Return a key as the database returns it. A key that the model cannot have stays as it is."""
+    """Return a key in the form that the database returns. A key that does not fit the model is returned unchanged."""
     try:
         return model._meta.pk.to_python(key)
     except ValidationError:

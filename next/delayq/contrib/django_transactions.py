@@ -59,10 +59,10 @@ def wait_for_commit(
 
 
 async def await_commit(session: str, wait: Callable[[], bool]) -> bool:
-    """Call `wait` where it can find the transaction of a task: in the thread in which Django runs the task's queries.
+    """Call `wait` in the thread in which Django runs the queries of this task, so that it finds their transaction.
 
-    Returns False without a call if there is no such thread, because no transaction of the task is open then: it has
-    ended, or it is the calling thread, which is busy with the event loop.
+    If this thread cannot be used, the task has no open transaction, so False is returned without a call. There are two
+    cases: the thread has ended, or it is the calling thread itself, which is busy with the event loop.
     """
     if connections[session].in_atomic_block:  # possible in the event loop itself with DJANGO_ALLOW_ASYNC_UNSAFE
         return wait()

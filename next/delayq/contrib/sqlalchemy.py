@@ -134,17 +134,17 @@ class _Found:
         self._by_text.update(((kind, str(sqlalchemy.inspect(one).identity[0])), one) for one in objects)
 
     def queries_of_missing(self) -> Iterator[tuple[type, ModelRef, Any]]:
-        """Return a query for each text key without an object: a database may find texts that differ, as in case."""
+        """Yield a query for each text key without an object, because a database may, for example, ignore case."""
         for (kind, ref), key in self._keys.items():
             if isinstance(key, str) and (kind, key) not in self._by_text:
                 yield kind, ref, sqlalchemy.select(kind).where(_key_column(kind) == key)
 
     def place(self, kind: type, ref: ModelRef, one: Any) -> None:
-        """Add the object of one reference."""
+        """Add the object of one reference, or None if its row is missing."""
         self._single[kind, ref] = one
 
     def in_order(self) -> list[Any]:
-        """Return the objects in the wanted order, None for a missing row."""
+        """Return the objects in the order of the references, with None for a missing row."""
         by_text, single = self._by_text, self._single
         return [by_text.get((kind, str(self._keys[kind, ref])), single.get((kind, ref))) for kind, ref in self._wanted]
 
@@ -157,7 +157,7 @@ def _key_column(kind: type) -> Any:
 def _typed(column: Any, key: Any) -> Any:
     """Return a key with the type of its column, because a job carries a UUID as text.
 
-    A key that the column cannot have stays as it is.
+    A key that does not fit the column is returned unchanged.
     """
     try:
         kind = column.type.python_type

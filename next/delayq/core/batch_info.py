@@ -13,9 +13,9 @@ class MissingJob(NamedTuple):
     `reason` is the reason why the job is missing:
 
     * "unsent": The job was not sent yet.
-    * "ended": The job was sent. It has ended, and the relay has not recorded this yet, or the job was deleted.
-    * "next": The job is a later link of the chain `member`. It waits for its unique key or for the relay, or it has
-      ended, and the relay has not recorded this yet.
+    * "ended": The job was sent. It was deleted, or it has ended and a relay has not recorded this yet.
+    * "next": The job is a later link of the chain `member`. It waits for its unique key or for a relay, or it has ended
+      and a relay has not recorded this yet.
     """
 
     queue: str
@@ -33,10 +33,10 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     * `allows_failures`: True if a failed member does not cancel the batch.
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
       when all its members have ended.
-    * `outcome`: the result of the dispatch, or of `add`; None for a batch that was only read or cancelled. "created" =
-      the members are sent; a repeated dispatch sends only those that were not sent yet. "kept" = nothing was sent,
-      because no member of the call is pending: all have ended, or the batch was cancelled or has finished. "after
-      commit" = the batch waits for the commit of a database transaction.
+    * `outcome`: the result of the dispatch, or of `add`. None = the batch was only read or cancelled. "created" = the
+      members were sent; a repeated dispatch sends only the members that were not sent before. "kept" = nothing was
+      sent, because no member of the call is pending: all of them have ended, or the batch was cancelled or has
+      finished. "after commit" = the batch waits for the commit of a database transaction.
     """
 
     id: str

@@ -160,7 +160,7 @@ def id_of(link: Link) -> str:
 
 
 def name_of(link: Link) -> str:
-    """Return the name of the job or batch of a link. A batch without a name is named 'batch of 3'."""
+    """Return the name of the job or batch of a link. A batch of 3 without a name is named 'batch of 3'."""
     if link.batch is not None:
         return link.batch.name or f"batch of {len(link.batch.members)}"
     return envelopes.decode(bytes(link.job)).name

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from typing import Final
 
 _given: Final[list[Callable[[], float]]] = []
-"""The clock of a test. It is in a list, because freezegun replaces clocks that are attributes of a module."""
+"""The clocks that tests have set; the last one counts. A list, because freezegun replaces attributes of modules."""
 
 
 def time() -> float:
-    """Return epoch seconds, by the clock of the test if there is one."""
+    """Return epoch seconds, from the clock that a test has set, or else from the clock of the system."""
     return _given[-1]() if _given else _system.time()
 
 
 def system_time() -> float:
-    """Return epoch seconds by the clock of the system, which a library for tests may have frozen."""
+    """Return epoch seconds from the clock of the system, which a library for tests may have frozen."""
     return _system.time()
 
 
@@ -31,4 +31,4 @@ def given(clock: Callable[[], float]) -> Iterator[None]:
     try:
         yield
     finally:
-        _given.remove(clock)
+        _given.pop()

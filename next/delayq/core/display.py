@@ -51,7 +51,9 @@ def several(number: int, noun: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return a URL with *** in place of its password and of its options other than `db` and `protocol`, if not empty.
+    """Return a URL with *** in place of its password and of the values of options other than `db` and `protocol`.
+
+    An empty password or value stays empty.
 
     This works for malformed URLs too. The whole text between the scheme and the last '@' counts as the login, because
     a password may contain an unescaped '/' or '@'. A login without ':' is hidden completely, because it is usually a

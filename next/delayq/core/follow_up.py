@@ -38,8 +38,11 @@ class EndedJob(msgspec.Struct, frozen=True, gc=False):
 class Note(msgspec.Struct, frozen=True, gc=False):
     """One row for `batch_note.lua`.
 
-    `job`: with "failed", queue and id of the job that failed; with "next", the queue of the next job, the number of
-    links from this job on, and its id; else ''. The parts have a space between them.
+    `job` has these parts, with a space between them:
+
+    * with the word "failed": queue and id of the job that failed
+    * with the word "next": queue of the next job, number of links from the next job on, and id of the next job; or ''
+    * with any other word: ''
     """
 
     batch: str
@@ -91,9 +94,10 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
 
 
 def follow_ups_of_unreadable(ended: str, envelope: bytes, failure: bytes, *, queue: str) -> FollowUps:
-    """Return the consequences of the end of a job that cannot be read: as a member of a batch, the job has failed.
+    """Return the consequences of the end of a job whose record cannot be read.
 
-    The membership is searched in the text of the envelope. Without it, nothing follows the job.
+    A member of a batch counts as failed, or as skipped if the job was cancelled. The membership is searched in the text
+    of the envelope. If no membership is found, nothing follows the job.
     """
     found = _MEMBERSHIP.findall(envelope)
     try:

@@ -24,7 +24,7 @@ listeners: Final[dict[type[Any], list[Callable[[Any], object]]]] = {}
 def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
     """Call the decorated function with each event of this class that occurs in this process.
 
-    `kind` is a class of delayq, such as WorkerStopping, or a class of the application, for events that it passes to
+    `kind` is an event class of delayq, such as WorkerStopping, or a class whose objects the application passes to
     `emit`. The listener runs in the thread that emits the event. Exceptions of a listener are logged, and never change
     the outcome of a job. Raises InvalidInput if `kind` is not a class, or if the function is async.
 

@@ -1,7 +1,7 @@
-"""Checks of the payloads of jobs whose declarations name no members, such as the methods of a class with `@handles`.
+"""Checks of payloads whose members are unknown at the declaration: payloads for methods of a class with `@handles`.
 
-Each declaration that needs a check stores it here. So a client that schedules a job by its name refuses a payload that
-no attempt could use.
+The declaration of such a class stores its check here. A client that schedules a job by its name can then refuse a
+payload with which each attempt would fail.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 Check = Callable[[str, msgspec.Raw], None]
-"""Gets the name of a job and the JSON of its payload. Raises InvalidInput."""
+"""Takes the name of a job and the JSON of its payload. Raises InvalidInput if the payload does not fit."""
 
 checks: Final[dict[str, Check]] = {}
 """The checks by class name."""

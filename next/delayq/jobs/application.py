@@ -117,9 +117,10 @@ def queues_of_application() -> list[str]:
 
 
 def check_served(queues: Collection[str]) -> None:
-    """Raise InvalidInput if a worker of these queues could not run a declared job, because its limit has no rate.
+    """Raise InvalidInput if a worker of these queues could not run a declared job, because a limit of it has no rate.
 
-    Jobs of other queues are not checked: another worker may run them, with another module that defines their limits.
+    Jobs of other queues are not checked, because another worker may run them, and may load a module that defines the
+    rates.
     """
     manager = current_manager()
     chosen = manager.connection()

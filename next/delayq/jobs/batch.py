@@ -87,8 +87,8 @@ class PendingBatch(AsLink):
         commit of a database transaction. The `outcome` of the answer is then "after commit".
 
         Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
-        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". Otherwise the outcome is
-        "created".
+        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". If members were
+        sent, the outcome is "created".
 
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.
@@ -211,8 +211,8 @@ class RunningBatch:
     def add(self, members: Iterable[Member]) -> BatchInfo:
         """Add up to 100,000 members to the batch, and send them at once.
 
-        If the batch was cancelled, nothing is added, and the `outcome` of the answer is "kept". Otherwise the outcome
-        is "created".
+        If the batch was cancelled, nothing is added, and the `outcome` of the answer is "kept". If the members were
+        sent, the outcome is "created".
 
         If the job that calls this method is run again, no member is added twice, as long as the job adds the same
         members in the same order. Raises InvalidInput, and Conflict if the batch has finished.

@@ -187,7 +187,7 @@ class RunningChain:
     If the job is run again, for example after an error, its handler makes the changes again. No job is added twice, as
     long as the handler adds the same jobs in the same order.
 
-    `is_member`: True if the job is a member of a batch. Its chain cannot contain a batch.
+    `is_member`: True = the job is a member of a batch, so its chain cannot contain a batch.
     """
 
     def __init__(self, job_id: str, links: Chain, *, is_member: bool = False) -> None:
@@ -200,7 +200,7 @@ class RunningChain:
 
     @property
     def remaining(self) -> list[str]:
-        """The names of the jobs and batches that follow this job. A batch without a name is shown as 'batch of 3'."""
+        """The names of the jobs and batches that follow this job. An unnamed batch of 3 is shown as 'batch of 3'."""
         return [name_of(link) for link in self._links]
 
     def prepend(self, *elements: Element) -> None:

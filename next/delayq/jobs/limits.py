@@ -78,7 +78,7 @@ class Concurrency(CheckedMiddleware):
         self._expire_ms = None if expire_after is None else _check_expire_after(expire_after)
 
     def check_job(self, job_name: str, timeout_ms: int | None, members: Collection[str] | None) -> None:
-        """Raise InvalidInput if a job's place would never expire, or if its payload has no member of the key.
+        """Raise InvalidInput if a job's place would never expire, or if the payload lacks a member that the key names.
 
         A place never expires if the declared timeout is 0 and the limit has no `expire_after`.
         """
@@ -195,11 +195,11 @@ class RateLimited(CheckedMiddleware):
         self._drop = drop
 
     def check_job(self, job_name: str, timeout_ms: int | None, members: Collection[str] | None) -> None:
-        """Raise InvalidInput if the payload of a job has no member of the key."""
+        """Raise InvalidInput if the payload of a job lacks a member that the key names."""
         _check_members(self._key, job_name, members)
 
     def check_start(self, job_name: str) -> None:
-        """Raise InvalidInput if the limit has no rate: `use_limit` may be called after the declaration of a job."""
+        """Raise InvalidInput if the limit has no rate. A declaration cannot check this: `use_limit` may come later."""
         self._rates_for(job_name)
 
     def handle(self, job: RunningJob, next: Next) -> Any:

@@ -41,7 +41,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     * `outcome`: Done, RunAgain (after a `Retry` or `Snooze`) or GiveUp (the job failed).
     * `result`: the return value of the handler, or None.
-    * `error`: the exception that the handler raised, or None. `run_job` gives the exception inside a `Fail`.
+    * `error`: the exception that the handler raised, or None. For a `Fail` with an exception, the inner exception.
     """
 
     outcome: Outcome

@@ -30,7 +30,7 @@ class Models(Protocol):
     """The models of a library. Give an object with these methods to `use_models`.
 
     For async handlers, add a method `aload`. It is the same as `load`, but returns an async context manager. If a key
-    can have several spellings, add `standard_key(kind, key)`, which returns the key as the database returns it.
+    can have several spellings, add `standard_key(kind, key)`, which returns the key in the form of the database.
     """
 
     def name_of(self, kind: type) -> str | None:
@@ -129,7 +129,7 @@ def check_models(fields: Mapping[str, ModelField], job: Mapping[str, Any]) -> No
 
 
 def refs_in(value: Any) -> list[ModelRef]:
-    """Return the references to models that are the value of a field, or the items of a list."""
+    """Return the references to models in the value of a field: the value itself, or the items of a list."""
     return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ModelRef)]
 
 
@@ -222,7 +222,7 @@ def _ref_of(value: Any, models: Models, model: str) -> ModelRef:
 
 
 def _standard_key(models: Models, kind: type, key: Any) -> Any:
-    """Return a key as the database returns it, if the library can do this; "077" is 77 for an int."""
+    """Return a key in the form of the database, if the library supports this. For an int, "077" becomes 77."""
     standard_key = getattr(models, "standard_key", None)
     if standard_key is None or isinstance(key, bool) or not isinstance(key, int | str | UUID):
         return key

@@ -14,8 +14,8 @@ _monotonic: Final = (time.monotonic,)
 def run_in_own_loop(awaitable: Awaitable[Any], *, context: Context | None = None) -> Any:
     """Run an awaitable in a new event loop, and return its result.
 
-    `context`: the context variables; None = a copy of the current ones. In tests, a library may freeze
-    `time.monotonic`, which the loop would read itself, and no `asyncio.sleep` would then end.
+    `context`: the context variables; None = a copy of the current ones. The loop gets a clock that is never frozen. In
+    tests, a library may freeze `time.monotonic`, which a loop normally reads, and no `asyncio.sleep` would then end.
     """
     with asyncio.Runner() as runner:
         loop = runner.get_loop()

@@ -77,7 +77,7 @@ class Registry:
     def check_payload(self, handler: Handler, raw: msgspec.Raw) -> None:
         """Raise InvalidInput if the middleware of a handler cannot be used with a payload.
 
-        This has an effect only for methods, because the fields of other handlers are known at the declaration.
+        Only methods are checked here. For other handlers, this was checked at the declaration, which names the members.
         """
         if handler.payload_members is None and (checked := self._checked(handler.options)):
             data = msgspec.json.decode(raw)

@@ -101,12 +101,12 @@ class BatchCancel:
         return {member for member, shard in shards.items() if is_empty[shard]}
 
     async def jobs(self, batch_id: str, jobs: Sequence[tuple[str, str]]) -> list[Answer]:
-        """Cancel those of these jobs that wait in their queues and belong to a batch. A job is its queue and its id.
+        """Cancel the jobs that belong to a batch and wait in their queues. Return an answer for each job.
 
-        A running job may finish, but does not run again.
+        `jobs`: queue and id of each job. A running job may finish, but does not run again.
 
-        If a queue does not know a job, the number of its shards may have changed, or may not be known here. So the
-        number is read again, and if it has changed, the call is repeated.
+        If a queue does not know a job, the number of shards of the queue may have changed, or may not be known here. So
+        this number is read again, and if it has changed, the call is repeated.
         """
         answers = await self._answers(batch_id, jobs)
         unknown = dict.fromkeys(queue for (queue, _), answer in zip(jobs, answers, strict=True) if answer == "unknown")

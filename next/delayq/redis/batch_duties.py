@@ -101,8 +101,8 @@ class BatchDuties:
     async def record_sent(self, batch_id: str, jobs: Sequence[NewJob]) -> bool:
         """Record that the first jobs of these members are stored. Return True if the batch was cancelled.
 
-        Then also cancel all its waiting jobs. The cancel of the batch may have skipped a member whose job was not
-        stored yet, so these jobs are cancelled by their ids.
+        If it was cancelled, also cancel all its waiting jobs. `jobs` are cancelled by their ids, because the
+        cancellation may have skipped their members before these jobs were stored.
         """
         is_cancelled = False
         for start in range(0, len(jobs), MEMBERS_PER_CALL):
@@ -135,7 +135,7 @@ class BatchDuties:
     async def cancel_late(self, steps: Sequence[Step]) -> None:
         """Cancel the links that these steps have sent, if their batch was cancelled in the meantime.
 
-        The cancel of the batch may have looked for a link before the link was stored.
+        This is needed because the cancellation may have searched for such a link before the link was stored.
         """
         by_batch: dict[str, list[Step]] = {}
         for step in steps:
@@ -160,9 +160,9 @@ class BatchDuties:
             value_of(outcome)
 
     async def open(self, plan: BatchPlan, *, is_new: bool = True) -> tuple[Opened, dict[str, bool]]:
-        """Store the members of a batch. Return the last answer of Redis, and the ids of the pending members.
+        """Store the members of a batch. Return the last answer of Redis, and the pending members.
 
-        Each id has the value True if the member is known to have been sent.
+        The pending members are a dict by id. The value is True if the member is known to have been sent.
 
         `is_new`: False = add the members to an existing batch. If the batch was cancelled, or the members were refused,
         no more members are stored.
@@ -215,7 +215,7 @@ class BatchDuties:
     async def _stop_chains(self, batch_id: str, steps: Sequence[Step], noted: Noted) -> None:
         """Drop the next links of those members whose chain stops because their batch was cancelled.
 
-        A relay that died may have sent such a link. If the link waits in its queue, it is cancelled.
+        Another relay may have sent such a link before it died. The link is cancelled if it waits in its queue.
         """
         dropped: list[tuple[str, str]] = []
         for step, may_go_on in zip(steps, noted.answers, strict=True):

@@ -90,6 +90,7 @@ class OutboxRelay:
         left = waiting if is_early else None
         relayed = 0
         while True:
+            reserved_until = self._clock() + CLAIM_MS / 1000
             page = await self._executor.run(
                 calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
             )
@@ -97,7 +98,7 @@ class OutboxRelay:
                 return Relayed(relayed, HELD_WAIT)
             steps = [self._step(row, queue) for row in page.rows]
             if steps:
-                relayed += await self._carry_out(queue, steps, is_last=not page.is_more)
+                relayed += await self._carry_out(queue, steps, reserved_until, is_last=not page.is_more)
                 after = steps[-1].entry
                 left = self._waiting_after(steps, left)
             elif left is not None:
@@ -117,7 +118,7 @@ class OutboxRelay:
         return Waiting(steps[-1].entry, min(times)) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
-        """Return the step for one record. If the record is unreadable, log this, and let a member of a batch fail."""
+        """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""
         now_ms = self._ended_ms(row.entry)
         try:
             follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
@@ -131,10 +132,11 @@ class OutboxRelay:
             follows = follow_ups_of_unreadable(row.ended, row.envelope, row.failure, queue=queue_of(queue))
         return Step(row.entry, now_ms, follows)
 
-    async def _carry_out(self, queue: str, steps: Sequence[Step], *, is_last: bool) -> int:
+    async def _carry_out(self, queue: str, steps: Sequence[Step], reserved_until: float, *, is_last: bool) -> int:
         """Carry out the consequences of one page of records. Delete the finished records, and return their number.
 
-        `is_last`: True = also end the reservation of the outbox.
+        `is_last`: True = also end the reservation of the outbox, unless it has expired at `reserved_until`. Another
+        relay may then have reserved the outbox.
         """
         await self._batches.note(steps)
         for step in steps:
@@ -151,7 +153,7 @@ class OutboxRelay:
         if over:
             trip.append(calls.ack_outbox(self._keys, queue, [step.entry for step in over]))
             trip += self._sender.shorten_tokens(over)
-        if is_last:
+        if is_last and self._clock() < reserved_until:
             trip.append(calls.release_outbox(self._keys, queue))
         if trip:
             outcomes = await self._executor.run_all(trip)

@@ -19,7 +19,7 @@ from delayq.testing.fake_queue import FakeQueue
 from delayq.testing.recorded import FakeJob
 
 _PARTS: Final = {"BatchOperations": "batches.", "LimitOperations": "limits."}
-"""The parts of a client whose methods these classes have. All other classes have methods of the client itself."""
+"""The part of a client that has the methods of a class. Methods of all other classes are in the client itself."""
 
 Space = tuple[str, str]
 """The server and the key prefix of a client. Clients with different spaces see different jobs."""
@@ -213,7 +213,7 @@ class FakeExecutor(Executor):
 
 
 def _method() -> str:
-    """Return the method of a client that this thread is calling, such as `limits.free`, or '' if none is found."""
+    """Return the name of the client method that this thread calls, such as `limits.free`, or '' if none is found."""
     frame: FrameType | None = sys._getframe(1)
     found = ""
     while frame is not None and (module := frame.f_globals.get("__name__", "")).startswith("delayq."):

@@ -21,7 +21,7 @@ def run_job(job: Sendable | str, data: Any = None, *, attempts: int = 0, **said:
         said        options, as for `dispatch`
 
     The returned object has the `outcome`, which is Done, RunAgain or GiveUp, the `result` of the handler, and its
-    `error`, which is never raised; for a `Fail` with an exception, the `error` is this exception. The middleware runs,
+    `error`, which is never raised. For a `Fail` with an exception, `error` is the inner exception. The middleware runs,
     but limits are not checked. The timeout does not interrupt the handler. After the last attempt, the hook `failed` is
     called. If `prepare_for_dispatch` returns False, the job is not run. Raises InvalidInput for options that cannot be
     used, and for an async handler in a running event loop: in this case, use `await arun_job(…)`.

@@ -41,7 +41,7 @@ class Attempted(msgspec.Struct, frozen=True):
     * `at`: the time of the attempt, in UTC.
     * `outcome`: "done", "retried", "snoozed" (also a job that a limit refused), "failed", "discarded" or "cancelled".
     * `result`: the value that the handler returned. `error`: the exception that the handler raised, or None.
-      If this is a `Fail` with an exception, `error` is this exception.
+      For a `Fail` with an exception, `error` is the inner exception.
     """
 
     id: str

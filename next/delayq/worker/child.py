@@ -289,7 +289,7 @@ class Child:
             return
         sent_at = self._clock()
         try:
-            # This comes before the read, because a follow-up job is stored before its record is deleted.
+            # Ask this before the read, because a relay stores a follow-up job before it deletes the old record.
             has_follow_ups = self._awaits_follow_ups and self._consumer.has_follow_ups()
             taken = self._consumer.wait(self._idle_wait)
         except BackendError:

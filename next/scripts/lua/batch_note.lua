@@ -18,8 +18,8 @@
 -- ARGV*  notes           {id word job}
 --          id    member id; with the word `told`: name of a duty
 --          word  one of these words:
---                  sent     the first job of the member is stored: a pending member gets its id as the job id in its
---                           text, unless its text has a job id
+--                  sent     the first job of the member is stored. If the member is pending and its text has no job
+--                           id, the script adds the id of the member to the text, as the job id
 --                  done     the member has succeeded: pending, broken or skipped -> succeeded
 --                  failed   the member has failed: pending or skipped -> broken, or a new job in broken
 --                  skipped  the member was cancelled or stopped: pending -> skipped
@@ -28,7 +28,7 @@
 --                           batch was cancelled, the chain stops: pending -> skipped
 --                  told     the caller has performed the duty, and the script stops returning it
 --          job   with the word `failed`: `<queue> <job id>` of the job that failed; with the word `next`: the new text
---                in `pending`, or '' to leave the text; else ''
+--                in `pending`, or '' to keep the old text; with any other word: ''
 --
 -- RETURNS  {state, plan, duties, answers, cancelled_ms}, or {unknown} if the batch does not exist
 --            state         running or finished

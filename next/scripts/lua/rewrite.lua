@@ -1,5 +1,5 @@
--- rewrite: Replace the envelopes of reserved jobs, because their handlers have changed the chains of these jobs. When
--- this script has succeeded, the caller sends `ack`, so that the change takes effect when the job completes.
+-- rewrite: Replace the envelopes of reserved jobs, because their handlers have changed the chains of these jobs. The
+-- caller sends `ack` only after this script has succeeded, so that no change is lost when the job completes.
 --
 -- MOVES  nothing
 --

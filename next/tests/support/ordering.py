@@ -12,9 +12,9 @@ LONG: Final = (TOPOLOGY, "tests/oracle/", "tests/docs/")
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests in an order that keeps all cores busy to the end.
 
-    The longest come first, so that no worker of the run is alone with one of them at the end: the files with several
-    Redis servers, the comparison with the first edition, and the pages. Then come all others. Tests with worker
-    processes mostly wait, so they are spread evenly over the rest.
+    The longest tests come first, so that none of them still runs alone at the end: the tests with several Redis
+    servers, the comparison with the first edition, and the tests of the pages. Then come all other tests. Those that
+    start worker processes mostly wait, so they are spread evenly over the rest.
     """
     long = [item for folder in LONG for item in items if item.nodeid.startswith(folder)]
     others = [item for item in items if not item.nodeid.startswith(LONG)]

@@ -68,7 +68,7 @@ def children_of(pid: int) -> list[int]:
 def end_worker(worker: "subprocess.Popen[bytes]") -> None:
     """Kill a worker and its children, so that none of them writes to the server of the next test.
 
-    A worker that is suspended starts no further child after its children were listed.
+    The worker is suspended first, so that it starts no further child after its children were listed.
     """
     worker.send_signal(signal.SIGSTOP)
     wait_until(lambda: _state_of(worker.pid) in "TZ")

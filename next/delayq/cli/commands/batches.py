@@ -81,7 +81,7 @@ def list_batches(
 
 @batch.command("show")
 def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
-    """Show the counts of a batch, and up to 20 failed jobs and pending members without a job. Exit code 3: unknown id.
+    """Show the counts of a batch, up to 20 failed jobs, and 20 pending members without a job. Exit code 3: unknown id.
 
     delayq batch show import-2026-11
     """
@@ -115,7 +115,7 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
 
 @batch.command("cancel")
 def cancel(context: typer.Context, id: BatchId, yes: Yes = False, json: Json = False) -> None:
-    """Cancel a batch: its waiting jobs are cancelled, and running jobs may finish.
+    """Cancel a batch: its waiting jobs are cancelled, and running jobs may finish, but do not run again.
 
     delayq batch cancel import-2026-11 --yes
 

@@ -297,7 +297,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 
 @contextmanager
 def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
-    """Print the answer as JSON if the id or the unique key is taken and the user wants an error for that."""
+    """Re-raise Conflict, because the id or the unique key is taken. With `as_json`, first print the outcome as JSON."""
     try:
         yield
     except Conflict:

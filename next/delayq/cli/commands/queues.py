@@ -33,7 +33,7 @@ MAX_TOLD: Final = 20
 """Maximum number of jobs to list if workers still have jobs after `--wait`."""
 
 UNKNOWN: Final = "-"
-"""The number of jobs of a queue that cannot be read."""
+"""Text that is printed in place of each number of a queue that cannot be read."""
 
 All = Annotated[bool, typer.Option("--all", help="Instead of one queue, pause or resume all workers.")]
 
@@ -310,7 +310,7 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
 
 @contextmanager
 def _refused(queue: str, *, as_json: bool) -> Iterator[None]:
-    """Print the answer as JSON if the queue is unknown, or its state does not allow a change. Re-raise the error."""
+    """Re-raise an error because the queue is unknown or in use. With `as_json`, first print the outcome as JSON."""
     try:
         yield
     except (QueueNotFound, QueueInUse) as error:
@@ -327,8 +327,8 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
 def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
     """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
 
-    Raises CallRefused if a queue still cannot be read then. Two reads in a row must find no job, because a worker may
-    receive another job by a fetch that began before the pause.
+    Two reads in a row must find no job, because a worker may receive another job by a fetch that began before the
+    pause. Raises CallRefused if a queue still cannot be read at the end of this time.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")

@@ -115,7 +115,10 @@ def end_maintenance(context: typer.Context, json: Json = False) -> None:
 
 
 def _process(name: str) -> str:
-    """Return a text for a child whose description cannot be read. Its name contains the host and the supervisor."""
+    """Return a text that identifies a child whose description cannot be read.
+
+    The name of the child usually contains the host, and the process id of the supervisor.
+    """
     words = name.split(":")
     is_known = len(words) == 4 and words[0] == "dq"
     return f"A process of the worker on {words[1]} (pid {words[2]})" if is_known else f"The process {name}"

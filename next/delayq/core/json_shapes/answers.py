@@ -61,11 +61,16 @@ class OutcomeShape:
     Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change, of `failed show` if
     the job has not failed, and of `schedule` if `--on-conflict error` refuses the job.
 
-    After `failed retry --here`, `outcome` is `done`. The outcome `unknown` means that the queue has no such job (exit
-    code 3), and `uncertain` means that the reply of Redis was lost (exit code 7). `refused` means that the state of the
-    job forbids `failed retry` or `failed forget`, or that `failed show` found a job that has not failed (exit code 4).
-    `conflict` means that the id or the unique key of `schedule` is taken (exit code 4); `id` is '' if the command named
-    no id. `queue` is null if one of the `failed` commands searched several queues and found no job with this id.
+    These outcomes need an explanation:
+
+    done        `failed retry --here` has run the job
+    unknown     the queue has no such job; exit code 3
+    refused     the state of the job forbids `failed retry` or `failed forget`, or `failed show` found a job that has
+                not failed; exit code 4
+    conflict    the id or the unique key of `schedule` is taken; exit code 4; `id` is '' if the command named no id
+    uncertain   the reply of Redis was lost, so the change may have happened; exit code 7
+
+    `queue` is null if one of the `failed` commands searched several queues and found no job with this id.
     """
 
     id: str
@@ -75,12 +80,12 @@ class OutcomeShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcomeShape:
-    """Answer of `delayq queue remove`, and of `queue set`, `resume` and `clear` if they change nothing.
+    """Answer of `delayq queue remove`, and of `queue set`, `resume` and `clear` in a case that follows `removed` here.
 
     removed     the queue was removed
     unknown     the queue is unknown; exit code 3
     refused     the queue has jobs, or its number of shards is being changed; exit code 4
-    uncertain   the reply of Redis was lost; exit code 7
+    uncertain   the reply of Redis was lost, so the change may have happened; exit code 7
     """
 
     queue: str

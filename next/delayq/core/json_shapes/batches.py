@@ -58,7 +58,7 @@ class BatchShape:
         )
 
     def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[MissingJob]) -> "FullBatchShape":
-        """Return the shape with failed and missing jobs of the batch. A failed job is a queue and an id."""
+        """Return the shape with failed and missing jobs of the batch. `failed`: queue and id of each failed job."""
         return FullBatchShape(
             **members_of(self),
             failed_jobs=[JobIdShape(id, queue) for queue, id in failed],
@@ -71,9 +71,9 @@ class MissingJobShape:
     """A pending member that has no job. `id` and `queue` are those of the missing job.
 
     unsent   the job was not sent yet
-    ended    the job has ended, and the relay has not recorded this yet, or the job was deleted
-    next     the job is a later link of the chain `member`; it waits for its unique key or for the relay, or has ended
-             and the relay has not recorded this yet
+    ended    the job was deleted, or it has ended and a relay has not recorded this yet
+    next     the job is a later link of the chain `member`; it waits for its unique key or for a relay, or it has ended
+             and a relay has not recorded this yet
     """
 
     id: str

@@ -123,10 +123,11 @@ def note_batch(
 ) -> Call[Noted]:
     """Record the progress of members, and return the duties that are due.
 
-    A row is a member id, a word, and a text: `<queue> <job id>` of the failed job for the word "failed", and `<queue>
-    <links> <job id>` of the next job for the word "next". With the word "told", the id is a duty that was performed.
-    Each duty is returned by every call until it was told. `cancel` cancels the batch unless it has finished. A finished
-    batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if it has a broken member.
+    A row is a member id, a word, and a text. With the word "failed", the text is `<queue> <job id>` of the failed job.
+    With the word "next", the text is `<queue> <links> <job id>` of the next job. With the word "told", the row has no
+    member id, but a duty that was performed. Each duty is returned by every call until it was told. `cancel` cancels
+    the batch unless it has finished. A finished batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if
+    it has a broken member.
 
     If the call is sent again after a lost reply, the answer for a row that the first call has recorded is False. The
     answers for the word "next" stay the same.

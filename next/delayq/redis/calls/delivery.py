@@ -62,7 +62,7 @@ def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> C
 
 
 def rewrite(keys: Keys, queue: str, done: Sequence[Acked]) -> Call[list[int]]:
-    """Replace the envelopes of finished jobs, before `ack` settles them. The call returns 1 or 0 for each job."""
+    """Replace the envelopes of finished jobs, before `ack` settles them. For each job: 1 = replaced, 0 = fenced."""
     rows = [(job.id, job.entry, job.envelope) for job in done]
     return queue_call("rewrite", keys, queue, list, rows=rows)
 

@@ -139,7 +139,7 @@ def cancel(
 ) -> Call[Answer]:
     """Cancel a job that is not delivered yet. With `running`, also ask a running job to stop.
 
-    With `ends`, a running job may finish, but it does not run again: its next retry or recovery ends it instead.
+    With `ends`, a running job may finish, but does not run again: instead of its next retry or recovery, it ends.
     `only`: a text that the envelope must contain; otherwise the answer is "unknown". With a `failure` (JSON without its
     closing brace), the job is archived, that is, moved to the failed jobs.
     """

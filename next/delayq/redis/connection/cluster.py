@@ -150,7 +150,7 @@ class ClusterExecutor(Executor):
     async def _send(self, calls: Sequence[Call[Any]], positions: Iterable[int], until: float) -> list[Part]:
         """Send the calls at these positions, grouped by node.
 
-        Raises BackendUnavailable if the map cannot be read until `until`.
+        `until`: time of the clock by which the map must be read. Raises BackendUnavailable if this fails.
         """
         await self._slots.refresh(until)
         of_node: dict[str, list[int]] = {}

@@ -25,7 +25,7 @@ ASK_EVERY: Final = 1.0
 """Seconds after which a leaf asks the sentinels again before it sends."""
 
 SEARCH_TIMEOUT: Final = 2.0
-"""Seconds after which no further sentinel is asked. The others are asked first next time."""
+"""Seconds after which a search asks no further sentinel. The next search begins with sentinels that did not fail."""
 
 SENTINEL_REST: Final = 10.0
 """How long a sentinel that did not answer is not asked, in seconds."""
@@ -90,8 +90,8 @@ class Sentinels:
         may come back and accept jobs, which are lost. So all sentinels are asked, and the newest answer counts: the one
         with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
         epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
-        that did not answer is left out for SENTINEL_REST seconds if another one answers. No sentinel is asked
-        after SEARCH_TIMEOUT seconds.
+        that did not answer is left out for SENTINEL_REST seconds if another one answers. After
+        SEARCH_TIMEOUT seconds, no further sentinel is asked.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.

@@ -62,7 +62,7 @@ class ServerExecutor(Executor):
         return await self._outcomes(calls, replies, deadline)
 
     async def ask(self, call: Call[T], *, within: float) -> T:
-        """Send a call that only reads, once, and wait for its reply for at most `within` seconds."""
+        """Send a call that only reads, and wait at most `within` seconds for its reply. The call is not retried."""
         try:
             connection = await self._leaf.send(_pack([call.words]), within=within)
             replies = await self._leaf.receive(connection, 1, within=within)

@@ -23,8 +23,8 @@ READ_EVERY: Final = 0.25
 """Shortest interval between two reads of the map, in seconds."""
 
 SHORTEST_QUESTION: Final = 0.5
-"""Each node gets at least this many seconds to answer the question for the map. Near the deadline, half of it is
-enough.
+"""Shortest time, in seconds, in which a node must answer the question for the map. Near the deadline, a node gets at
+least half of this time.
 """
 
 
@@ -115,8 +115,9 @@ class SlotMap:
     async def refresh(self, until: float) -> None:
         """Read the map if it is unknown or stale, at most once in READ_EVERY seconds.
 
-        The nodes share the time `until` this moment of the clock, but each of them gets SHORTEST_QUESTION seconds. If
-        the time is too short for all nodes, the others are asked first next time.
+        `until`: the deadline, as a time of the clock. The nodes share the time until then, but each of them gets at
+        least SHORTEST_QUESTION seconds. If the time is too short for all nodes, the next read begins with the nodes
+        that were not asked.
 
         Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused if
         the nodes that answer refuse the login.

@@ -149,7 +149,7 @@ class Address:
 
     @property
     def form_with_password(self) -> str:
-        """A url of the kind of the user's url, with a password, for error messages."""
+        """An example of a url with a password, in the form of the user's url, for error messages."""
         if self._is_socket:
             return "unix://:password@/path/to/redis.sock"
         form = "redis://host:6379/0" if self.is_of_one_server else self._written.form
@@ -235,11 +235,11 @@ class Address:
 class UnsetAddress(Address):
     """The address of a client that was made without a url, while a test answers its calls.
 
-    `missing`: raises the ConfigError about the url. A connection calls it, if the client outlives the test.
+    `missing`: raises the ConfigError about the url. It is called if the client opens a connection after the test.
     """
 
     def __init__(self, missing: Callable[[], Any]) -> None:
-        self._missing: Callable[[], Any] | None = None  # the constructor of Address makes a connection
+        self._missing: Callable[[], Any] | None = None  # None until then: the constructor of Address makes a connection
         super().__init__("redis://unset")
         self._missing = missing
 

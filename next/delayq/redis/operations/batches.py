@@ -81,7 +81,7 @@ class BatchOperations:
                 return [info for info in infos if info is not None]
 
     async def failed(self, id: str, limit: int = 100) -> Sequence[tuple[str, str]]:
-        """Return queue and id of the failed jobs of a batch, in no order. `limit`: 1 or more, the maximum number.
+        """Return queue and id of the failed jobs of a batch, in no order. `limit`: maximum number of jobs, at least 1.
 
         A job that failed and was deleted later is in the list too. Raises BatchNotFound and InvalidInput.
         """
@@ -99,7 +99,7 @@ class BatchOperations:
         return jobs[:limit]
 
     async def without_job(self, id: str, limit: int = 100) -> Sequence[MissingJob]:
-        """Return the pending members that have no job, in no order. `limit`: 1 or more, the maximum number.
+        """Return the pending members that have no job, in no order. `limit`: maximum number of members, at least 1.
 
         Raises BatchNotFound and InvalidInput.
         """

@@ -35,7 +35,7 @@ class QueueOperations(OperationsBase[RefT]):
         """Count the jobs in each state, of one queue or of all queues (None).
 
         Returns a QueueStats for each queue. If all queues are read and one of them cannot be read, the `error` of this
-        queue has the reason, and its counts are 0 without having been read. Raises InvalidInput.
+        queue has the reason, and its counts are 0, because they were not read. Raises InvalidInput.
         """
         session = self._session
         names = await self.queues() if queue is None else [check_queue(queue)]

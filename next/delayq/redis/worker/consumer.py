@@ -54,8 +54,9 @@ AT_ONCE: Final = 0.05
 """A wait that begins less than this time after the last read of the previous wait, in seconds, follows at once."""
 
 RELAY_TIME_MS: Final = 15_000
-"""A relay normally needs some milliseconds for a record of the outbox, and up to about 10 s if another relay died. An
-older record waits for something else, such as a unique key, or nothing relays the queue."""
+"""Age of records of the outbox, in ms, from which a child does not wait for them. A relay needs some milliseconds for a
+record, or about 10 s if another relay has died. An older record waits for something else, such as a unique key, or no
+relay serves the queue."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
@@ -166,7 +167,7 @@ class RedisConsumer:
         return Trip(started, settling, len(settled), reading, queues[1:], limit)
 
     def _with_stored_chains(self, settling: list[Settling]) -> list[Settling]:
-        """Store changed chains before their jobs are settled. Leave out the calls whose chains were not stored."""
+        """Store the changed chains. Return the calls to send now, without those whose chains could not be stored."""
         first = [(one, one.before) for one in settling if one.before is not None]
         outcomes = drive(self._executor.run_all([before for _, before in first]))
         failed = []

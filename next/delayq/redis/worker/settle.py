@@ -18,8 +18,8 @@ from delayq.redis.worker.grouping import cut
 class Settling(NamedTuple):
     """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements.
 
-    `before`: a call that stores changed chains of these jobs. If this call fails, the jobs must not be settled, because
-    the changes would be lost. None = no chain was changed.
+    `before`: the call that stores the changed chains of these jobs; None = no chain was changed. If it fails, do not
+    settle the jobs, because the changes would be lost.
     """
 
     queue: str

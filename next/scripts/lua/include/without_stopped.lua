@@ -2,8 +2,9 @@
 
 -- Returns the owned rows whose jobs have no stop request, and the answers for all rows. The answer for a job with a
 -- stop request is 2, because such a job must neither run again nor fail. The caller settles the job by `ack` with
--- alone = 2. The stop request stays in `cancel` until then. `may_finish`: true = a job that
--- may finish but must not run again has no stop request; nil = it has one.
+-- alone = 2. The stop request stays in `cancel` until then.
+-- `may_finish`: true = a job that may finish but must not run again counts as a job without a stop request; nil = it
+-- counts as a job with a stop request.
 local function without_stopped(cancel, rows, owned, answers, may_finish)
   if #owned == 0 or redis.call('HLEN', cancel) == 0 then
     return owned, answers
