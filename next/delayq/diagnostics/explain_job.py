@@ -11,7 +11,7 @@ from delayq.core.outcome import SUSPECT
 from delayq.core.times import format_duration, format_instant, rough_duration
 from delayq.core.views import Control, JobInfo, QueueStats, WorkerInfo
 
-MOVER_SILENT_MS: Final = 30_000
+MOVER_SILENT_MS: Final = 10_000
 """If no mover has served a queue for this long, no mover seems to run, because a mover serves each queue every 5 s."""
 
 
@@ -178,7 +178,8 @@ def _stuck(facts: Facts) -> Iterator[Reason]:
             "Start more workers, or raise DELAYQ_HIGH_WATER.",
         )
     elif _is_mover_silent(stats):
-        what = f"No mover has served the queue {job.queue} in the last {MOVER_SILENT_MS // 1000} s."
+        since = f"for {rough_duration(_mover_age_ms(stats))}" if stats.mover_tick_ms else "so far"
+        what = f"No mover has served the queue {job.queue} {since}."
         yield Reason(
             "no-mover", what, f"Start a mover: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
         )
@@ -194,7 +195,11 @@ def _suspects(facts: Facts) -> Iterator[Reason]:
 
 
 def _is_mover_silent(stats: QueueStats) -> bool:
-    return stats.now_ms - stats.mover_tick_ms > MOVER_SILENT_MS
+    return _mover_age_ms(stats) > MOVER_SILENT_MS
+
+
+def _mover_age_ms(stats: QueueStats) -> int:
+    return max(stats.now_ms - stats.mover_tick_ms, 0)
 
 
 def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
@@ -231,7 +236,8 @@ def _waits(facts: Facts, *, is_next: bool = True) -> Iterator[Reason]:
         yield Reason("due-later", f"The job is due {when}.", _command("run-now", job, "runs it at once"))
     else:
         what = f"The job has been due for {rough_duration(-left_ms)}"
-        yield Reason("due", f"{what}, and the mover will make the job ready next." if is_next else f"{what}.")
+        served = f", and waits for a mover. A mover last served the queue {rough_duration(_mover_age_ms(stats))} ago."
+        yield Reason("due", what + (served if is_next else "."))
 
 
 def _error(job: JobInfo) -> str:

@@ -124,6 +124,22 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
 
 
+@pytest.mark.parametrize("age_ms", [4_000, 9_000])
+def test_a_due_job_is_no_promise_of_a_mover(age_ms: int) -> None:
+    (due,) = reasons("scheduled", due_ms=NOW - 3_000, stats={"mover_tick_ms": NOW - age_ms})
+    assert due.what == (
+        f"The job has been due for 3s, and waits for a mover. A mover last served the queue {age_ms // 1000}s ago."
+    )
+
+
+def test_a_silent_mover_is_named_with_its_time() -> None:
+    (silent, due) = reasons("scheduled", due_ms=NOW - 3_000, stats={"mover_tick_ms": NOW - 12_000})
+    assert silent.what == "No mover has served the queue orders for 12s."
+    assert due.what == "The job has been due for 3s."
+    never, _ = reasons("scheduled", due_ms=NOW - 3_000, stats={"mover_tick_ms": 0})
+    assert never.what == "No mover has served the queue orders so far."
+
+
 def test_a_deadline_before_the_due_time_is_named_with_both_times() -> None:
     doomed, _ = reasons("scheduled", due_ms=NOW + 120_000, deadline_ms=NOW + 60_000)
     assert doomed == Reason(
