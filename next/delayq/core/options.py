@@ -46,6 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
       the lease). If a worker vanishes once more, the job fails.
     * `tidy_every_ms`: the interval between two clean-ups of the janitor.
     * `keep_failed_ms`: how long failed jobs are kept.
+    * `keep_batches_ms`: how long a batch is kept after its end. A batch with failed members is kept as long as failed
+      jobs.
     * `durability`: the confirmation that a producer waits for.
     * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
     * `encrypt`: True = encrypt jobs that do not choose themselves.
@@ -60,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_recoveries: int = 3
     tidy_every_ms: int = 10_000
     keep_failed_ms: int = 90 * 86_400_000
+    keep_batches_ms: int = 7 * 86_400_000
     durability: Durability = MEMORY
     tries: int = 5
     timeout_ms: int = 60_000

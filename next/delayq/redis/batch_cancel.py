@@ -20,16 +20,14 @@ PAGES: Final = 8
 
 START: Final = "0"
 
-KEEP_MS: Final = 7 * 86_400_000
-"""How long a batch is kept after its end. A batch with failed members is kept as long as failed jobs."""
-
 
 def note_members(
     keys: Keys, options: Options, batch_id: str, rows: Sequence[batches.Row], *, cancel: bool = False
 ) -> Call[batches.Noted]:
     """Return the call that records events of members; see batch_note.lua."""
-    keep_broken_ms = max(options.keep_failed_ms, KEEP_MS)
-    return batches.note_batch(keys, batch_id, rows, cancel=cancel, keep_ms=KEEP_MS, keep_broken_ms=keep_broken_ms)
+    keep_ms = options.keep_batches_ms
+    keep_broken_ms = max(options.keep_failed_ms, keep_ms)
+    return batches.note_batch(keys, batch_id, rows, cancel=cancel, keep_ms=keep_ms, keep_broken_ms=keep_broken_ms)
 
 
 class PresentJob(msgspec.Struct, frozen=True, gc=False):

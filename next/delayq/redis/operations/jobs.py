@@ -50,6 +50,11 @@ from delayq.redis.worker.grouping import cut
 RETRY_ROUNDS: Final = 10
 """Maximum number of times that `retry` reads a job while other programs keep changing it."""
 
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 1.0
+PAUSE_FACTOR: Final = 1.3
+"""The pauses between two reads of `wait`, in seconds, and how much longer each is than the one before."""
+
 _CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
 _CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
 """A cursor is a score with a job id, or the id of a stream entry; see list.lua."""
@@ -239,7 +244,7 @@ class JobOperations(OperationsBase[RefT]):
         Raises the errors of `get`.
         """
         left = duration_ms(timeout, field="timeout") / 1000
-        pause = 0.02
+        pause = FIRST_PAUSE
         while True:
             info = await self.get(id, queue=queue)
             if info is None or info.state in ("completed", "failed"):
@@ -248,7 +253,7 @@ class JobOperations(OperationsBase[RefT]):
                 raise TimeoutError(f"The job {id!r} has not ended after {timeout}; it is {info.state}.")
             await self._session.executor.sleep(min(pause, left))
             left -= pause
-            pause = min(pause * 1.3, 1.0)
+            pause = min(pause * PAUSE_FACTOR, LONGEST_PAUSE)
 
     async def list_jobs(self, state: JobState, *, queue: str | None = None, cursor: str = "", limit: int = 100) -> Page:
         """Read one page of the jobs in a state.
