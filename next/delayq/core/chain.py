@@ -24,6 +24,9 @@ from delayq.core.unique import to_take
 MAX_CHAIN_BYTES: Final = 1_000_000
 """Maximum size of the JSON of a chain. Each job of a chain carries all links after it."""
 
+MAX_MEMBERS: Final = 100_000
+"""Maximum number of members of a dispatch of a batch, and of one call that adds members."""
+
 MAX_BATCH_IN_CHAIN: Final = 1_000
 """Maximum number of members of a batch that is a link of a chain."""
 

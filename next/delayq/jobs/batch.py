@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from delayq.core.batch_info import BatchInfo
-from delayq.core.chain import MAX_BATCH_IN_CHAIN, BatchPlan, Chain, Link, check_size
+from delayq.core.chain import MAX_BATCH_IN_CHAIN, MAX_MEMBERS, BatchPlan, Chain, Link, check_size
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.ids import derived_id, new_id
@@ -24,8 +24,6 @@ from delayq.jobs.links import AsLink, AsMember, Jobs, LinkMaker, Member
 from delayq.jobs.transactions import NOTHING_SAID, Commit, batch_after_commit
 from delayq.jobs.unsent import Unsent
 from delayq.manager import Connection, Manager, current_manager
-
-MAX_MEMBERS = 100_000
 
 
 def batch(
