@@ -308,6 +308,20 @@ def test_many_silent_sentinels_do_not_delay_a_call_for_long() -> None:
     assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
 
 
+def test_a_slow_lookup_of_one_sentinel_leaves_the_others_their_time() -> None:
+    now = [100.0]
+
+    class Unresolved(Named):
+        async def run(self, call: Call[Any]) -> Any:
+            now[0] += 10.0
+            return await super().run(call)
+
+    address = SentinelAddress("redis+sentinel://h1/main")
+    sentinels = Sentinels(address, lambda server, timeout: BlockingLeaf(server), clock=lambda: now[0])
+    sentinels._executors = [Unresolved(0, 0), Named(1, 3), Named(2, 4)]  # type: ignore[list-item]
+    assert drive(sentinels.primary()).masked == "redis://127.0.0.1:2"
+
+
 def test_a_leaf_stays_with_its_primary_while_no_sentinel_answers() -> None:
     """It asks them seldom then, because each silent sentinel delays a call."""
     now, asked = [0.0], [0]

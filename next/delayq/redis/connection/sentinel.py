@@ -90,8 +90,8 @@ class Sentinels:
         may come back and accept jobs, which are lost. So all sentinels are asked, and the newest answer counts: the one
         with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
         epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
-        that did not answer is left out for SENTINEL_REST seconds if another one answers. After
-        SEARCH_TIMEOUT seconds, no further sentinel is asked.
+        that did not answer is left out for SENTINEL_REST seconds if another one answers. After SEARCH_TIMEOUT seconds,
+        no further sentinel is asked. The lookup of a host name has no time limit, so a slow one does not count.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.
@@ -106,11 +106,14 @@ class Sentinels:
                 continue
             if self._clock() >= until:
                 break
+            asked_at = self._clock()
             try:
                 named = await executor.run(_primary_of(self._address.service))
             except BackendUnavailable as error:
                 reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self._failed_at[executor.where] = self._clock()
+                took = self._clock() - asked_at
+                until += took if took > SEARCH_TIMEOUT else 0.0
                 continue
             except LoginRefused as error:
                 refusal = LoginRefused(

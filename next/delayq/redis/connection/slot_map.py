@@ -117,7 +117,7 @@ class SlotMap:
 
         `until`: the deadline, as a time of the clock. The nodes share the time until then, but each of them gets at
         least SHORTEST_QUESTION seconds. If the time is too short for all nodes, the next read begins with the nodes
-        that were not asked.
+        that were not asked. The lookup of a host name has no time limit, so its time is not taken from the other nodes.
 
         Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused if
         the nodes that answer refuse the login.
@@ -134,11 +134,13 @@ class SlotMap:
             if n and left <= 0:
                 break
             share = max(min(max(left / (len(nodes) - n), SHORTEST_QUESTION), left), SHORTEST_QUESTION / 2)
+            asked_at = self._clock()
             try:
                 ranges = await self.executor(node).ask(_SLOTS_CALL, within=share)
             except BackendUnavailable as error:
                 reasons[str(error.__cause__ or error.message).removesuffix(".")] = None
                 self.note_failure(node)
+                until += max(self._clock() - asked_at - share, 0.0)
                 continue
             except LoginRefused as error:
                 self.note_failure(node)
