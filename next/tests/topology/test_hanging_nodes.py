@@ -166,11 +166,13 @@ def all_hanging(group: ClusterGroup) -> Iterator[None]:
         yield
 
 
-def test_a_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
-    """Also if the address names all nodes, and with a client that has worked before."""
+def test_a_call_ends_with_an_error_while_no_node_answers(group: ClusterGroup) -> None:
+    """Also if the address names all nodes, and with a client that has worked before.
+
+    test_cluster_executor.py has the same with a clock of its own, and checks the time.
+    """
     wait_until(group.is_whole)
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in group.servers)
-    took: list[float] = []
     with DelayQ(url) as known, DelayQ(url) as new:
         known.schedule("n", delay="1h")
         with all_hanging(group):
@@ -180,14 +182,9 @@ def test_a_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
                 (new, BackendUnavailable, "The request was not sent."),
                 (new, BackendUnavailable, "The request was not sent."),
             ):
-                began = time.monotonic()
                 with pytest.raises(error, match=words):
                     client.schedule("n", delay="1h")
-                took.append(time.monotonic() - began)
-            began = time.monotonic()
             ended = CliRunner().invoke(cli.app, ["--url", url, "stats"])
-            took.append(time.monotonic() - began)
-    assert max(took) < 8, took  # 14 without a limit for all nodes together
     assert "No node of the Redis Cluster answered" in str(ended.exception)
     told = [line for line in ended.stderr.splitlines() if line.startswith("delayq: No node")]
     assert len(told) == 1
@@ -195,23 +192,18 @@ def test_a_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
     wait_until(group.is_whole)
 
 
-def test_an_asyncio_call_ends_in_time_while_no_node_answers(group: ClusterGroup) -> None:
+def test_an_asyncio_call_ends_with_an_error_while_no_node_answers(group: ClusterGroup) -> None:
     wait_until(group.is_whole)
 
-    async def story() -> list[float]:
-        took = []
+    async def story() -> None:
         async with AsyncDelayQ(group.url) as known, AsyncDelayQ(group.url) as new:
             await known.schedule("n", delay="1h")
             with all_hanging(group):
                 for client in (known, new):
-                    began = time.monotonic()
                     with pytest.raises((NodeOutcomeUnknown, BackendUnavailable)):
                         await client.schedule("n", delay="1h")
-                    took.append(time.monotonic() - began)
-        return took
 
-    took = asyncio.run(story())
-    assert max(took) < 8, took  # 14 without a limit for all nodes together
+    asyncio.run(story())
     wait_until(group.is_whole)
 
 
