@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from delayq import DelayQ
+from tests.support.lines import complete_lines
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -29,7 +30,7 @@ def note(n: int) -> None:
 
 def lines(folder: Path) -> list[str]:
     log = folder / "log"
-    return log.read_text().splitlines() if log.exists() else []
+    return complete_lines(log)
 
 
 def test_the_demo_shows_everything_and_leaves_nothing_behind(project: Path, tmp_path: Path) -> None:

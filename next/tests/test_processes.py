@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
+from tests.support.lines import complete_lines
 from tests.support.waiting import wait_until
 from tests.support.workers import children_of, end_worker
 
@@ -83,7 +84,7 @@ def worker(start: Start) -> subprocess.Popen[bytes]:
 
 
 def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    return complete_lines(path)
 
 
 def test_a_job_runs_when_it_is_due_and_not_before(

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, ResultLost
+from tests.support.lines import complete_lines
 
 pytestmark = pytest.mark.processes
 
@@ -301,7 +302,7 @@ def work(url: str, tmp_path: Path) -> Work:
 
 def lines(folder: Path) -> list[str]:
     log = folder / "log"
-    return log.read_text().splitlines() if log.exists() else []
+    return complete_lines(log)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, JobRef
+from tests.support.lines import complete_lines
 from tests.support.waiting import wait_until
 from tests.support.workers import Start, client_fixture, start_fixture
 
@@ -34,8 +35,7 @@ def send(client: DelayQ, *numbers: int, queue: str = "q") -> None:
 
 
 def ran(folder: Path) -> list[int]:
-    log = folder / "log"
-    return [int(line.split()[0]) for line in log.read_text().splitlines()] if log.exists() else []
+    return [int(line.split()[0]) for line in complete_lines(folder / "log")]
 
 
 def test_a_redis_that_evicts_is_refused_unless_that_is_allowed(

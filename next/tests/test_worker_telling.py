@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delayq import DelayQ
+from tests.support.lines import complete_lines
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 from tests.support.workers import Start, children_of, client_fixture, start_fixture
@@ -65,7 +66,7 @@ start = start_fixture(APP)
 
 def lines(folder: Path) -> list[str]:
     log = folder / "log"
-    return log.read_text().splitlines() if log.exists() else []
+    return complete_lines(log)
 
 
 def test_the_first_line_masks_the_password(start: Start, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from delayq import DelayQ, JobSpec
+from tests.support.lines import complete_lines
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -100,7 +101,7 @@ class Run:
         self.client.schedule_many(specs)
 
     def lines(self, what: str) -> list[list[str]]:
-        words = [line.split() for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+        words = [line.split() for line in complete_lines(self.notes)]
         return [line[1:] for line in words if line[0] == what]
 
     def starts(self) -> dict[str, list[Start]]:

@@ -21,6 +21,7 @@ import redis
 
 from delayq import DelayQ, JobSpec
 from delayq.settings.model import load_settings
+from tests.support.lines import complete_lines
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -130,7 +131,7 @@ class Run:
     def starts(self) -> dict[int, list[float]]:
         """Return when each job was started."""
         found: dict[int, list[float]] = defaultdict(list)
-        for line in self.log.read_text().splitlines():
+        for line in complete_lines(self.log):
             number, at = line.split()
             found[int(number)].append(float(at))
         return found

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from delayq import DelayQ
 from delayq.cli import main as cli
 from tests.consumers.programs import CONSUMERS, Program, Programs, go_build, node, npm_ci, optional, php
+from tests.support.lines import complete_lines
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 from tests.support.workers import children_of, end_worker
@@ -105,7 +106,7 @@ class Worker(threading.Thread):
     def runs(self) -> list[tuple[str, int, float]]:
         """Return the id, the process and the time of each run."""
         path = self.folder / "runs"
-        rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        rows = [line.split() for line in complete_lines(path)]
         return [(job_id, int(pid), float(at)) for job_id, pid, at in rows]
 
     def _start(self) -> "subprocess.Popen[bytes]":

@@ -17,6 +17,7 @@ import redis
 from delayq import DelayQ, JobSpec
 from tests.chaos.test_faults import Server
 from tests.chaos.test_kills import children_of
+from tests.support.lines import complete_lines
 from tests.support.servers import private_server
 from tests.support.waiting import wait_until
 
@@ -67,11 +68,11 @@ class Worker:
             self.process = subprocess.Popen(words, cwd=folder, env=environment, stderr=log)
 
     def log(self) -> list[str]:
-        return self._log.read_text().splitlines()
+        return complete_lines(self._log)
 
     def starts(self) -> list[list[str]]:
         """Return the starts of jobs: id, attempt, recoveries, and the time."""
-        return [line.split() for line in self._starts.read_text().splitlines()] if self._starts.exists() else []
+        return [line.split() for line in complete_lines(self._starts)]
 
     def has_started(self, ids: list[str]) -> bool:
         return set(ids) <= {start[0] for start in self.starts()}

@@ -16,6 +16,7 @@ from delayq import DelayQ
 from delayq.settings.model import load_settings
 from tests.chaos.test_faults import Server
 from tests.chaos.test_kills import children_of
+from tests.support.lines import complete_lines
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
@@ -82,7 +83,7 @@ class Stop:
 
     def notes(self) -> list[str]:
         file = self.folder / "notes"
-        return file.read_text().splitlines() if file.exists() else []
+        return complete_lines(file)
 
     def is_handed_back(self, job_id: str) -> bool:
         """Whether a job is ready again, and was charged with nothing."""

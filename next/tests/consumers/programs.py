@@ -13,6 +13,8 @@ from typing import Final, NoReturn
 
 import pytest
 
+from tests.support.lines import complete_lines
+
 CONSUMERS: Final = Path(__file__).parents[2] / "consumers"
 REDIGO: Final = Path("/usr/share/gocode/src/github.com/gomodule/redigo")
 IS_CI: Final = os.environ.get("CI") == "true"
@@ -28,7 +30,7 @@ class Program:
 
     @property
     def lines(self) -> list[str]:
-        return self._log.read_text().splitlines()
+        return complete_lines(self._log)
 
     @property
     def errors(self) -> str:

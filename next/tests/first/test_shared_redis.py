@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.first.conftest import Edition
+from tests.support.lines import complete_lines
 
 pytestmark = pytest.mark.oracle
 
@@ -154,7 +155,7 @@ def workers(folder: Path) -> set[str]:
 
 def _lines(folder: Path) -> list[str]:
     path = folder / "ran"
-    return path.read_text().splitlines() if path.exists() else []
+    return complete_lines(path)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from delayq import DelayQ, DelayqError
 from delayq.settings.model import load_settings
+from tests.support.lines import complete_lines
 from tests.support.workers import end_worker
 
 APP: Final = """
@@ -39,7 +40,7 @@ class Runs:
         """Return the number of each job that ran, and the time of the run in epoch seconds."""
         if not self._path.exists():
             return []
-        return [(int(number), float(at)) for number, at in map(str.split, self._path.read_text().splitlines())]
+        return [(int(number), float(at)) for number, at in map(str.split, complete_lines(self._path))]
 
     def last(self) -> float:
         """Return the time of the last run, or 0."""

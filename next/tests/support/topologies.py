@@ -16,6 +16,7 @@ import redis
 from redis.crc import key_slot
 
 from delayq.worker.forking import is_stopped
+from tests.support.lines import complete_lines
 from tests.support.servers import server_program
 from tests.support.waiting import wait_until
 from tests.support.workers import end_worker
@@ -313,7 +314,7 @@ def stamping_worker(url: str, folder: Path, *queues: str) -> Iterator[None]:
 
 def lines(path: Path) -> list[str]:
     """Return the lines of a file; a missing file has none."""
-    return path.read_text().splitlines() if path.exists() else []
+    return complete_lines(path)
 
 
 def _free_port() -> int:
