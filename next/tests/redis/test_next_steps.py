@@ -1,14 +1,16 @@
 """Errors of servers that cannot be used contain the next step, whatever the kind of the address."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from delayq.core.errors import BackendUnavailable, LoginRefused
+from delayq.core.errors import BackendUnavailable, ConfigError, LoginRefused
 from delayq.redis.calls.call import read
 from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.errors import check_mode, hint_of_lost
 from delayq.redis.connection.factory import make_executor, parse_address
 from delayq.redis.connection.leaf import ConnectionLost, drive
 from delayq.redis.connection.sentinel import SentinelAddress
@@ -80,3 +82,33 @@ def test_the_reason_of_each_node_or_sentinel_is_shown_once(monkeypatch: pytest.M
         assert "h3" in raised.value.message
         assert raised.value.message.count("certificate verify failed; no reply came in time.") == 1
         assert "Name the file with the certificate of its CA" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("mode", "form"), [("cluster", "redis+cluster://host1"), ("sentinel", "redis+sentinel://host1")]
+)
+def test_the_next_step_has_tls_if_the_url_of_the_user_has_it(mode: str, form: str) -> None:
+    hello = [b"server", b"redis", b"mode", mode.encode()]
+    with pytest.raises(LoginRefused, match=f"Write {re.escape(form)}"):
+        check_mode(hello, "redis://h:1")
+    with pytest.raises(LoginRefused, match=f"Write {re.escape(form.replace('redis', 'rediss', 1))}"):
+        check_mode(hello, "rediss://h:1")
+
+
+@pytest.mark.parametrize(
+    ("url", "form"),
+    [
+        ("rediss+sentinel://h1", "Write rediss+sentinel://host1:26379,host2:26379/SERVICE/0."),
+        ("rediss+cluster://h1:x", "Write rediss+cluster://host1:6379,host2:6379."),
+    ],
+)
+def test_the_form_of_a_wrong_url_has_tls(url: str, form: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(form)):
+        parse_address(url)
+
+
+def test_a_refused_client_certificate_is_named() -> None:
+    demanded = hint_of_lost("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "rediss://h")
+    assert demanded.startswith("The server demands a client certificate")
+    refused = hint_of_lost("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)", "rediss://h")
+    assert refused == "The server does not know the CA of the client certificate in ssl_certfile."

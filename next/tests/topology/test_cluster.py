@@ -103,12 +103,23 @@ def test_an_async_client_follows_a_failover(group: ClusterGroup) -> None:
     assert asyncio.run(story()) == ["created", "created"]
 
 
-def test_a_moving_slot_is_followed(group: ClusterGroup) -> None:
-    """While a slot moves, the nodes answer ASK or TRYAGAIN, and after it MOVED."""
+@pytest.fixture(params=["ip", "hostname", "unknown-endpoint"])
+def way_of_naming(request: pytest.FixtureRequest, group: ClusterGroup) -> Iterator[str]:
+    """How nodes name each other to clients. They have no hostnames here, so they write '?' instead."""
     wait_until(group.is_whole)
-    source = group.owner("moving")
+    for server in group.servers:
+        command(server, "CONFIG", "SET", "cluster-preferred-endpoint-type", request.param)
+    yield request.param
+    for server in group.servers:
+        command(server, "CONFIG", "SET", "cluster-preferred-endpoint-type", "ip")
+
+
+def test_a_moving_slot_is_followed(group: ClusterGroup, way_of_naming: str) -> None:
+    """While a slot moves, the nodes answer ASK or TRYAGAIN, and after it MOVED."""
+    queue = f"moving-{way_of_naming}"
+    source = group.owner(queue)
     target = next(group.owner(queue) for queue in QUEUES if group.owner(queue) is not source)
-    slot = slot_of("moving")
+    slot = slot_of(queue)
 
     def end_move() -> None:
         keys = command(source, "CLUSTER", "GETKEYSINSLOT", slot, 100)
@@ -117,15 +128,15 @@ def test_a_moving_slot_is_followed(group: ClusterGroup) -> None:
             command(server, "CLUSTER", "SETSLOT", slot, "NODE", command(target, "CLUSTER", "MYID"))
 
     with DelayQ(group.url) as client:
-        client.schedule("n", queue="moving", id="one", delay="1h")
+        client.schedule("n", queue=queue, id="one", delay="1h")
         command(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", command(source, "CLUSTER", "MYID"))
         command(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", command(target, "CLUSTER", "MYID"))
         end = threading.Timer(0.5, end_move)
         end.start()
-        assert client.schedule("n", queue="moving", id="two", delay="1h").outcome == "created"
+        assert client.schedule("n", queue=queue, id="two", delay="1h").outcome == "created"
         end.join()
-        assert client.schedule("n", queue="moving", id="three", delay="1h").outcome == "created"
-        assert client.stats("moving")[0].scheduled == 3
+        assert client.schedule("n", queue=queue, id="three", delay="1h").outcome == "created"
+        assert client.stats(queue)[0].scheduled == 3
 
 
 def test_a_hanging_node_fails_its_own_calls_only(group: ClusterGroup) -> None:

@@ -21,7 +21,7 @@ from delayq.redis.calls.call import Call, command
 from delayq.redis.connection.errors import KeysMoving, Redirected
 from delayq.redis.connection.executor import Executor, Started
 from delayq.redis.connection.server import waiting
-from delayq.redis.connection.several import host_in_url
+from delayq.redis.connection.several import host_in_url, host_named_by
 from delayq.redis.connection.slot_map import SlotMap
 
 T = TypeVar("T")
@@ -264,8 +264,11 @@ class ClusterExecutor(Executor):
             return [lost] * len(part.positions)
         self._slots.note_answer(part.node)
         for answer in answers:
-            if isinstance(answer, Redirected) and not answer.is_ask:
-                self._slots.assign(answer.slot, *answer.node)
+            if isinstance(answer, Redirected):
+                host, port = answer.node
+                answer.node = (host_named_by(part.node, host), port)
+                if not answer.is_ask:
+                    self._slots.assign(answer.slot, *answer.node)
             elif isinstance(answer, BackendUnavailable):  # for example, it has become a replica
                 self._slots.expire()
         return answers

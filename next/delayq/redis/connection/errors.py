@@ -26,7 +26,7 @@ from redis.exceptions import (
 
 from delayq.core.errors import BackendError, BackendFull, BackendUnavailable, CallRefused, LoginRefused
 from delayq.redis.connection.leaf import ConnectionLost
-from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM, Address
+from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM, Address, form_like
 
 NOT_READY: Final = {
     "LOADING": "it is loading its data",
@@ -48,8 +48,6 @@ _HINTS: Final = {
     "WRONGTYPE": "Another program overwrote a key of this queue. To find the key, run `TYPE` on all keys of the queue.",
 }
 
-IF_SENTINEL: Final = f"If this is the address of a sentinel, write {SENTINEL_FORM}."
-
 _OF_CLIENT_CERTIFICATE: Final = (
     "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
 )
@@ -62,6 +60,7 @@ _HINTS_OF_LOST: Final = (
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
     ("certificate required", _OF_CLIENT_CERTIFICATE),
+    ("alert unknown ca", "The server does not know the CA of the client certificate in ssl_certfile."),
     (
         "Protocol error",
         "Check that the url is the address of a Redis server, and that it begins with rediss if its port uses TLS.",
@@ -170,13 +169,17 @@ def refusal(call: str, error: ResponseError, where: str) -> BackendError:
     if isinstance(error, AskError):  # MOVED too
         return Redirected(
             f"Redis at {where} refused {call}: it is a node of a Redis Cluster.",
-            hint=f"Write {CLUSTER_FORM} instead of the address of one node.",
+            hint=f"Write {form_like(where, CLUSTER_FORM)} instead of the address of one node.",
             slot=error.slot_id,
             node=error.node_addr,
             is_ask=not isinstance(error, MovedError),
         )
-    hint = IF_SENTINEL if is_unknown_command(error) else _HINTS.get(code, "")
+    hint = _if_sentinel(where) if is_unknown_command(error) else _HINTS.get(code, "")
     return CallRefused(f"Redis at {where} refused {call}: {words}.", hint=hint)
+
+
+def _if_sentinel(where: str) -> str:
+    return f"If this is the address of a sentinel, write {form_like(where, SENTINEL_FORM)}."
 
 
 class KeysMoving(BackendUnavailable):
@@ -207,7 +210,7 @@ def login_error(address: Address, error: Exception) -> LoginRefused | Connection
         return ConnectionLost(f"it refused the connection: {reason}", sent=False)
     hint = "Check the user, the password and the database number in the url."
     if is_unknown_command(error):
-        hint = IF_SENTINEL
+        hint = _if_sentinel(address.masked)
     elif "Authentication required" in reason:
         hint = f"Put the password into the url: {address.form_with_password}."
     elif "without any password" in reason:
@@ -226,7 +229,9 @@ def check_mode(hello: object, where: str) -> None:
     if mode in kinds:
         kind, form = kinds[mode]
         raise LoginRefused(
-            f"The server at {where} is {kind}. The request was not sent.", hint=f"Write {form} instead.", field="url"
+            f"The server at {where} is {kind}. The request was not sent.",
+            hint=f"Write {form_like(where, form)} instead.",
+            field="url",
         )
 
 

@@ -16,7 +16,7 @@ from delayq.redis.connection.errors import is_unknown_command
 from delayq.redis.connection.leaf import ConnectionLost, Leaf
 from delayq.redis.connection.server import ServerExecutor
 from delayq.redis.connection.several import SeveralServers, host_in_url
-from delayq.redis.connection.url import SENTINEL_FORM, Address
+from delayq.redis.connection.url import CLUSTER_FORM, SENTINEL_FORM, SINGLE_FORM, Address, form_like
 
 SENTINEL_TIMEOUT: Final = 0.5
 """Seconds after which a sentinel without an answer is skipped."""
@@ -49,7 +49,7 @@ class SentinelAddress:
         if not self.service:
             raise ConfigError(
                 f"The url {self.masked!r} does not name the service of the sentinels.",
-                hint=f"Write {SENTINEL_FORM}.",
+                hint=f"Write {form_like(url, SENTINEL_FORM)}.",
                 field="url",
             )
         of_sentinels = dict(_SENTINEL_OPTION.findall(servers.query))
@@ -138,8 +138,8 @@ class Sentinels:
         if is_unknown_command(error):
             return LoginRefused(
                 f"The server at {where} is not a sentinel.",
-                hint="For a single server, write redis://host:6379/0. For a Redis Cluster, write "
-                "redis+cluster://host1:6379,host2:6379.",
+                hint=f"For a single server, write {form_like(where, SINGLE_FORM)}. For a Redis Cluster, write "
+                f"{form_like(where, CLUSTER_FORM)}.",
                 field="url",
             )
         if "No such master" not in error.message:

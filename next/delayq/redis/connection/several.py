@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from delayq.core.display import mask_url
-from delayq.redis.connection.url import OPTIONS, Address, Written, split_url
+from delayq.redis.connection.url import OPTIONS, Address, Written, form_like, split_url
 
 
 class SeveralServers:
@@ -20,7 +20,8 @@ class SeveralServers:
 
     def __init__(self, url: str, *, default_port: int, form: str, more_options: Sequence[str] = ()) -> None:
         self.masked = mask_url(url)
-        self._written = Written(self.masked, form, [*(one for one in OPTIONS if one != "db"), *more_options])
+        options_of_url = [*(one for one in OPTIONS if one != "db"), *more_options]
+        self._written = Written(self.masked, form_like(url, form), options_of_url)
         parts = split_url(url, self._written)
         login, at, hosts = parts.netloc.rpartition("@")
         self.path = parts.path.removeprefix("/")
@@ -44,6 +45,15 @@ class SeveralServers:
 def host_in_url(host: str, port: int) -> str:
     """Write a host and port as in a url."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_named_by(node: str, host: str) -> str:
+    """Return the host of a node that another node named.
+
+    A node that does not know the host writes '' or '?': then the host is that of the node that was asked. `node`: host
+    and port of the node that was asked.
+    """
+    return host if host not in ("", "?") else node.rpartition(":")[0].strip("[]")
 
 
 def _has_port(host: str) -> bool:

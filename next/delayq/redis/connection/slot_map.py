@@ -14,8 +14,8 @@ from delayq.core.errors import BackendUnavailable, CallRefused, ConfigError, Log
 from delayq.redis.calls.call import Call, read
 from delayq.redis.connection.errors import hint_of_lost
 from delayq.redis.connection.server import ServerExecutor
-from delayq.redis.connection.several import SeveralServers, host_in_url
-from delayq.redis.connection.url import CLUSTER_FORM, Address
+from delayq.redis.connection.several import SeveralServers, host_in_url, host_named_by
+from delayq.redis.connection.url import CLUSTER_FORM, SINGLE_FORM, Address, form_like
 
 SLOTS: Final = 16_384
 
@@ -147,7 +147,7 @@ class SlotMap:
                 refusal = error
                 continue
             except CallRefused as error:
-                raise _not_a_node(node, error) from error
+                raise _not_a_node(self.executor(node).where, error) from error
             self.note_answer(node)
             self._fill(ranges, node)
             return
@@ -166,10 +166,10 @@ class SlotMap:
             await executor.close()
 
     def _fill(self, ranges: list[tuple[int, int, str, int]], asked: str) -> None:
-        """Replace the map. A node that does not know its own host names it with an empty text."""
+        """Replace the map."""
         owners = [""] * SLOTS
         for first, last, host, port in ranges:
-            node = host_in_url(host or asked.rpartition(":")[0].strip("[]"), port)
+            node = host_in_url(host_named_by(asked, host), port)
             owners[first : last + 1] = [node] * (last + 1 - first)
         self._owners = [
             owner or asked for owner in owners
@@ -177,19 +177,27 @@ class SlotMap:
         self._is_stale = False
 
 
-def _not_a_node(node: str, error: CallRefused) -> ConfigError:
+def _not_a_node(where: str, error: CallRefused) -> ConfigError:
     """Return the error for a server that refused to name the nodes of its cluster."""
     if "cluster support disabled" not in error.message:
         return ConfigError(error.message, hint=error.hint, field="url")
     return ConfigError(
-        f"Redis at {node} is not a node of a cluster: {error.message}",
-        hint="Write the address of a single server: redis://host:6379/0.",
+        f"Redis at {where} is not a node of a cluster: {error.message}",
+        hint=f"Write the address of a single server: {form_like(where, SINGLE_FORM)}.",
         field="url",
     )
 
 
 def _ranges(reply: list[Any]) -> list[tuple[int, int, str, int]]:
-    return [(first, last, (primary[0] or b"").decode(), primary[1]) for first, last, primary, *_ in reply]
+    return [(first, last, _host(primary), primary[1]) for first, last, primary, *_ in reply]
+
+
+def _host(primary: list[Any]) -> str:
+    """Return the host of a node, '' = unknown. A node that has no name although names are preferred still has an IP."""
+    host, _, _, *more = primary
+    if host == b"?" and more:
+        host = dict(zip(more[0][::2], more[0][1::2], strict=True)).get(b"ip")
+    return (host or b"").decode()
 
 
 _SLOTS_CALL: Final[Call[list[tuple[int, int, str, int]]]] = read("CLUSTER", "SLOTS", parse=_ranges)

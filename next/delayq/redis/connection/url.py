@@ -45,6 +45,7 @@ OPTIONS: Final = [
 ]
 """The options that a url may have after '?'. Other options of redis-py cannot be given as text, or delayq sets them."""
 
+SINGLE_FORM: Final = "redis://host:6379/0"
 SENTINEL_FORM: Final = "redis+sentinel://host1:26379,host2:26379/SERVICE/0"
 CLUSTER_FORM: Final = "redis+cluster://host1:6379,host2:6379"
 
@@ -56,7 +57,7 @@ _VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """The values that an option may have, also as a text for people."""
 
 _ALL_FORMS: Final = (
-    f"redis://host:6379/0, rediss://host:6379/0, unix:///path/to/redis.sock, {SENTINEL_FORM} or {CLUSTER_FORM}"
+    f"{SINGLE_FORM}, rediss://host:6379/0, unix:///path/to/redis.sock, {SENTINEL_FORM} or {CLUSTER_FORM}"
 )
 
 
@@ -152,8 +153,8 @@ class Address:
         """An example of a url with a password, in the form of the user's url, for error messages."""
         if self._is_socket:
             return "unix://:password@/path/to/redis.sock"
-        form = "redis://host:6379/0" if self.is_of_one_server else self._written.form
-        return form.replace("redis", "rediss" if self._is_tls else "redis", 1).replace("://", "://:password@")
+        form = form_like(self.masked, SINGLE_FORM) if self.is_of_one_server else self._written.form
+        return form.replace("://", "://:password@")
 
     def blocking_connection(self, try_timeout: float = TRY_TIMEOUT) -> blocking_connections.AbstractConnection:
         """Return a new blocking connection that is not open yet.
@@ -254,6 +255,11 @@ class UnsetAddress(Address):
         if self._missing is not None:
             self._missing()
         return super().asyncio_connection(try_timeout)
+
+
+def form_like(url: str, form: str) -> str:
+    """Return a form of a url, with TLS if this url has TLS. `url` may be the url of another kind of server."""
+    return form.replace("redis", "rediss", 1) if url.startswith("rediss") else form
 
 
 def split_url(url: str, written: Written) -> SplitResult:
