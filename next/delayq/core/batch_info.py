@@ -34,9 +34,9 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
       when all its members have ended.
     * `outcome`: the result of the dispatch, or of `add`. None = the batch was only read or cancelled. "created" = the
-      members were sent; a repeated dispatch sends only the members that were not sent before. "kept" = nothing was
-      sent, because no member of the call is pending: all of them have ended, or the batch was cancelled or has
-      finished. "after commit" = the batch waits for the commit of a database transaction.
+      members of the call have been sent, by this call or by an earlier one. "kept" = nothing was sent, because no
+      member of the call is pending: all of them have ended, or the batch was cancelled or has finished. "after commit"
+      = the batch waits for the commit of a database transaction.
     """
 
     id: str
