@@ -34,7 +34,8 @@ extended.
 LONGEST_STEP: Final = 2.0
 """Longest time that a step takes while the backend does not answer, in seconds.
 
-If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step.
+If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step, or the lookup of
+a host name took long.
 """
 
 
@@ -138,18 +139,19 @@ class Supervisor:
         """Sleep for a tick, or until a signal comes. If the sleep took much longer, extend the time limits of jobs."""
         started = self._clock()
         number = wait_for_signal(self._tick)
-        self._note_suspension(self._clock() - started - self._tick)
+        self._note_suspension(self._clock() - started - self._tick, "the worker was suspended for")
         for child in self._children.all:
             child.slots.count_turn()
         if number is not None:
             self._stopping.on_signal(number, self._children.all)
 
-    def _note_suspension(self, late: float) -> None:
-        """Extend the time limits of jobs by a delay in seconds, if it is so long that the worker was suspended."""
+    def _note_suspension(self, late: float, cause: str) -> None:
+        """Extend the time limits of jobs by a delay in seconds, if it is so long that the worker was suspended.
+
+        `cause`: a text for the log, which the number of seconds follows.
+        """
         if late > SUSPENDED_AFTER:
-            logger.warning(
-                "the worker was suspended for %.1f s; the time limits of running jobs were extended by that much", late
-            )
+            logger.warning("%s %.1f s; the time limits of running jobs were extended by that much", cause, late)
             for child in self._children.all:
                 child.slots.extend_deadlines(late)
 
@@ -167,7 +169,7 @@ class Supervisor:
         finally:
             took = self._clock() - started
             if took > LONGEST_STEP + SUSPENDED_AFTER:
-                self._note_suspension(took)
+                self._note_suspension(took, f"the step {name!r} of the supervisor took")
         if result is not False:
             self._outages.is_over(f"the step {name!r} of the supervisor failed")
         return True
