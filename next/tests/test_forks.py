@@ -1,15 +1,20 @@
 """Handlers that fork, and workers without usable standard streams. Real workers."""
 
 import os
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from delayq import DelayQ
+from delayq import DelayQ, JobSpec
+from tests.support.lines import complete_lines
+from tests.support.waiting import wait_until
+from tests.support.workers import end_worker
 
 pytestmark = pytest.mark.processes
 
@@ -128,3 +133,69 @@ def test_a_worker_needs_no_standard_streams(url: str, server: redis.Redis, shop:
         ran = subprocess.run(["sh", "-c", f"exec {words} {redirect}"], cwd=shop, env=environment(), check=False)
         states = [info.state if (info := client.get(f"prints-{number}", queue="q")) else None for number in (1, 2)]
     assert (ran.returncode, sorted(map(str, states))) == (0, ["completed", "ready"])
+
+
+OTHER_APP = """
+import os, signal, subprocess, sys, time
+from delayq import job
+
+print_action = "import signal; print(signal.getsignal(signal.SIGUSR1).name)"
+
+@job("usr1", queue="q", retention="1h")
+def usr1() -> list[str]:
+    program = subprocess.run([sys.executable, "-c", print_action], stdout=subprocess.PIPE, text=True).stdout.strip()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, signal.Signals.SIGUSR1.name.encode() if signal.getsignal(signal.SIGUSR1) else b"SIG_DFL")
+        os._exit(0)
+    return [program, os.read(reader, 100).decode()]
+
+@job("long", queue="q", timeout="60s")
+def long() -> None:
+    os.write(os.open("starts", os.O_WRONLY | os.O_APPEND | os.O_CREAT), b"long\\n")
+    while not os.path.exists("end"):
+        time.sleep(0.05)
+
+@job("noise", queue="q")
+def noise() -> None: ...
+"""
+
+
+def test_usr1_has_its_default_effect_in_programs_and_forks_of_a_handler(
+    url: str, server: redis.Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(OTHER_APP)
+    with DelayQ(url) as client:
+        client.schedule("usr1", id="usr1", queue="q")
+        subprocess.run(command(url, "--stop-when-empty"), cwd=tmp_path, env=environment(), timeout=50, check=True)
+        assert results(client, "usr1") == {"usr1": ["SIG_DFL", "SIG_DFL"]}
+
+
+def test_a_worker_whose_log_nobody_reads_keeps_its_leases(url: str, server: redis.Redis, tmp_path: Path) -> None:
+    """The pipe of stderr gets full. Lines are dropped, so that the supervisor goes on."""
+    (tmp_path / "app.py").write_text(OTHER_APP)
+    reader, writer = os.pipe()
+    fast = {**environment(), "DELAYQ_LEASE": "1s"}
+    words = command(url, "--processes", "2", "--log-jobs")
+    with DelayQ(url) as client:
+        worker = subprocess.Popen(words, cwd=tmp_path, env=fast, stdout=writer, stderr=writer)
+        try:
+            client.schedule("long", id="long", queue="q")
+            wait_until((tmp_path / "starts").exists)
+            client.schedule_many([JobSpec("noise", queue="q") for _ in range(1_000)])
+            wait_until(lambda: client.stats("q")[0].ready == 0, patience=60)
+            assert not select.select([], [writer], [], 0)[1]  # the pipe is full
+            other = subprocess.Popen(command(url), cwd=tmp_path, env=fast, stderr=subprocess.DEVNULL)
+            try:
+                time.sleep(3)  # three leases
+                (tmp_path / "end").touch()
+                wait_until(lambda: client.get("long", queue="q") is None)
+            finally:
+                end_worker(other)
+            assert complete_lines(tmp_path / "starts") == ["long"]
+            worker.terminate()
+            assert worker.wait(timeout=60) == 0
+        finally:
+            end_worker(worker)
+    os.close(writer)
+    os.close(reader)

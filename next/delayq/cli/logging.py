@@ -2,6 +2,7 @@
 
 The application may set up logging when it is loaded. The lines of delayq must still reach stderr. So `settle_logging`
 enables the loggers of delayq again, and keeps their handler unless the application writes these lines to the console.
+Loggers of the application without any handler write to stderr in the same format, from warnings on.
 
 Messages and tracebacks contain texts of unknown origin. Long ones are cut, and control characters are escaped, so that
 no text can look like another log line or act on a terminal.
@@ -11,11 +12,13 @@ import json
 import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
+from delayq.cli.streams import takes_output
 from delayq.core.display import printable
 
 LogFormat = Literal["text", "json"]
@@ -24,6 +27,8 @@ ROOT: Final = "delayq"
 _HANDLER: Final = "delayq.stderr"
 MAX_TEXT: Final = 16 * 1024
 """Maximum size of a message, and of a traceback, in bytes of UTF-8."""
+PATIENCE: Final = 1.0
+"""Seconds to wait for a reader of a full pipe before the first log line is dropped."""
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -65,6 +70,28 @@ class JsonFormatter(logging.Formatter):
         return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes log lines to stderr. Drops them while stderr is a full pipe that nobody reads.
+
+    Otherwise a log line would stop the supervisor, which would renew no leases, so that jobs would run twice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line of a record, after a line with the number of dropped lines, if there are any."""
+        if not takes_output(self.stream, within=0.0 if self._dropped else PATIENCE):
+            self._dropped += 1
+            return
+        if self._dropped:
+            text = f"{self._dropped} log lines were dropped, because nobody read stderr"
+            self._dropped = 0
+            super().emit(logging.makeLogRecord({"name": ROOT, "levelname": "WARNING", "msg": text}))
+        super().emit(record)
+
+
 class SafeText(logging.Filter):
     """Cuts and escapes the records of delayq for a handler of the application, whose formatter does neither."""
 
@@ -79,7 +106,7 @@ class SafeText(logging.Filter):
 
 def begin_logging(*, log_format: LogFormat, level: str, quiet: bool) -> logging.Handler:
     """Write the log lines of delayq to stderr from now on. `quiet`: only warnings and errors."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StderrHandler()
     handler.set_name(_HANDLER)
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
@@ -169,9 +196,34 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
         logger.propagate = logger.propagate and not has_root_console
     elif consoles or has_root_console:
         logger.removeHandler(handler)
+    _catch_the_rest(handler.formatter)
     for one in [*theirs, *logging.root.handlers]:
         if not any(isinstance(known, SafeText) for known in one.filters):
             one.addFilter(SafeText())
+
+
+def _catch_the_rest(formatter: logging.Formatter | None) -> None:
+    """Write warnings and errors of loggers without a handler in this format.
+
+    If the format is JSON, log the warnings of Python and the errors of threads too.
+    """
+    last_resort = StderrHandler()
+    last_resort.setLevel(logging.WARNING)
+    last_resort.setFormatter(formatter)
+    logging.lastResort = last_resort
+    if not isinstance(formatter, JsonFormatter):
+        return
+    logging.captureWarnings(True)
+    if not logging.root.handlers:
+        logging.getLogger("py.warnings").addHandler(last_resort)
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _log_error_of_thread
+
+
+def _log_error_of_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_value is not None and not issubclass(ended.exc_type, SystemExit):
+        name = ended.thread.name if ended.thread else "unknown"
+        logging.getLogger("threading").error("the thread %s failed", name, exc_info=ended.exc_value)
 
 
 def _is_console(handler: logging.Handler) -> bool:

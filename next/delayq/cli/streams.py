@@ -2,9 +2,10 @@
 
 import io
 import os
+import select
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, TextIO
 
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
@@ -64,6 +65,22 @@ def drop_lost_output() -> None:
         buffer = os.fdopen(descriptor, "wb", closefd=False)
         dropping = _DroppingStream(buffer, stream.encoding, "backslashreplace", line_buffering=stream.line_buffering)
         setattr(sys, name, dropping)
+
+
+def takes_output(stream: TextIO, *, within: float) -> bool:
+    """Return False if a write to the stream would wait for a reader for more than `within` seconds.
+
+    A pipe or terminal that can be written takes at least 4 KiB. A stream that is no file can always be written.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return True
+    if not hasattr(select, "poll"):  # Windows and green threads
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(within * 1000))
 
 
 def _writes_to(stream: io.TextIOWrapper, descriptor: int) -> bool:

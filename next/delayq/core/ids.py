@@ -37,7 +37,8 @@ def new_id() -> str:
 
 _tails: Final[list[str]] = []
 """Prepared tails. They are made in batches, because one call of `os.urandom` costs more than the rest of an id."""
-os.register_at_fork(after_in_child=_tails.clear)  # so that two processes never use the same tail
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_tails.clear)  # so that two processes never use the same tail
 
 
 @lru_cache(maxsize=1)

@@ -26,7 +26,8 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
 
     `kind` is an event class of delayq, such as WorkerStopping, or a class whose objects the application passes to
     `emit`. The listener runs in the thread that emits the event. Exceptions of a listener are logged, and never change
-    the outcome of a job. Raises InvalidInput if `kind` is not a class, or if the function is async.
+    the outcome of a job. Raises InvalidInput if `kind` is not a class, or if the function is async or a
+    generator function.
 
         @listener(WorkerStopping)
         def flush(event: WorkerStopping) -> None: ...
@@ -34,9 +35,17 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
     check_event_class(kind)
 
     def register(function: Callable[[E], R]) -> Callable[[E], R]:
-        if inspect.iscoroutinefunction(function):
+        name = shown(getattr(function, "__qualname__", function))
+        plain = inspect.unwrap(function)
+        if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
             raise InvalidInput(
-                f"The listener {shown(function)} is async.",
+                f"The listener {name} is a generator function, so calling it would not run its code.",
+                hint="Remove `yield` from it.",
+                field="listener",
+            )
+        if inspect.iscoroutinefunction(plain):
+            raise InvalidInput(
+                f"The listener {name} is async.",
                 hint="Use a plain function, or the decorator `queued_listener`, which also accepts async functions.",
                 field="listener",
             )

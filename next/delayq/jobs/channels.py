@@ -4,6 +4,7 @@ from typing import Any, Final, Protocol
 
 from delayq.core.display import did_you_mean, shown
 from delayq.core.errors import InvalidInput
+from delayq.jobs.handlers import refuse_async, refuse_generator
 
 
 class Channel(Protocol):
@@ -32,7 +33,7 @@ def use_channel(name: str, channel: AnyChannel) -> None:
 
     The name is also a part of method names: the channel "mail" sends the content of `to_mail`. An earlier channel of
     this name is replaced. Raises InvalidInput for a name with other characters than letters, digits and _, and for an
-    object without `send` and `asend`.
+    object without `send` and `asend`, or with a `send` that is async.
 
         use_channel("mail", Mail("smtp.example.org"))
     """
@@ -48,6 +49,10 @@ def use_channel(name: str, channel: AnyChannel) -> None:
             hint="Use an object with a method `send(recipient, content)` or `async def asend(recipient, content)`.",
             field="channel",
         )
+    if callable(send := getattr(channel, "send", None)):
+        refuse_async(send, hint="Name the async method `asend`.")
+    if callable(asend := getattr(channel, "asend", None)):
+        refuse_generator(asend)
     _channels[name] = channel
 
 

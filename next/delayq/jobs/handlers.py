@@ -169,6 +169,8 @@ def call_failed_hook(
     """
     try:
         answer = handler.failed(job, error, context)
+        if answer is not None and not inspect.isawaitable(answer):
+            checked_result(answer)
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -210,12 +212,19 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
 
 
 def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield` from it.") -> None:
-    """Raise InvalidInput for a handler that is a generator function."""
+    """Raise InvalidInput for a handler or hook that is a generator function."""
     plain = inspect.unwrap(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise InvalidInput(
             f"{origin_of(function)} is a generator function, so calling it would not run its code.", hint=hint
         )
+
+
+def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` from it.") -> None:
+    """Raise InvalidInput for a function that delayq calls without `await`, if a plain call does not run its code."""
+    refuse_generator(function)
+    if inspect.iscoroutinefunction(inspect.unwrap(function)):
+        raise InvalidInput(f"{origin_of(function)} is async, but delayq calls it without `await`.", hint=hint)
 
 
 def checked_result(result: Any) -> Any:

@@ -25,7 +25,7 @@ from delayq.core.views import JobInfo
 from delayq.jobs import by_id
 from delayq.jobs.context import JobContext
 from delayq.jobs.dispatch import Message, Sendable
-from delayq.jobs.handlers import default_of, origin_of, refuse_generator
+from delayq.jobs.handlers import default_of, origin_of, refuse_async, refuse_generator
 from delayq.jobs.options import ClassDeclared, JobOptions
 from delayq.jobs.payload import Field, Payload
 from delayq.jobs.registry import registry
@@ -190,6 +190,8 @@ class ClassHandler:
         self.origin = origin_of(kind)
         handle: Callable[..., Any] = kind.handle  # type: ignore[attr-defined]
         refuse_generator(handle)
+        refuse_generator(kind.failed)
+        refuse_async(kind.prepare_for_dispatch)
         self.is_async = inspect.iscoroutinefunction(handle)
         self.has_failed_hook = kind.failed is not Job.failed
         self.has_middleware = kind.middleware is not Job.middleware

@@ -25,7 +25,7 @@ from delayq.core.names import check_job_name
 from delayq.core.outcome import Policy
 from delayq.jobs.channels import channel_of
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import origin_of
+from delayq.jobs.handlers import origin_of, refuse_async, refuse_generator
 from delayq.jobs.job import _fields_of
 from delayq.jobs.options import ClassDeclared, JobOptions, Said, check_said
 from delayq.jobs.payload import Field, Payload
@@ -109,6 +109,8 @@ class NotificationHandler:
         self.name = kind.job_name
         self.options = kind.job_options
         self.origin = origin_of(kind)
+        refuse_async(kind.should_send)
+        refuse_generator(kind.failed)
         self.has_failed_hook = kind.failed is not Notification.failed
         self._kind = kind
         fields = _fields_of(cast(Any, kind))

@@ -62,6 +62,8 @@ class Registry:
                 refuse_generator(getattr(kind, method), hint="Remove `yield`, or begin the name of the method with _.")
                 handler = MethodHandler(kind, method, name=f"{name}@{method}", options=options)
                 _check_fits([*self._middleware, *options.middleware], handler)
+        if callable(failed := getattr(kind, "failed", None)):
+            refuse_generator(failed)
         if name in self._classes:
             self._may_replace(name, origin_of(self._classes[name][0]), origin_of(kind))
             self._handlers = {known: one for known, one in self._handlers.items() if known.split("@")[0] != name}

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Final
 
 from delayq.backends.protocol import Backend
+from delayq.core.errors import BackendUnavailable, LoginRefused, OutcomeUnknown
 from delayq.core.events import WorkerStarting, WorkerStopping
 from delayq.core.listeners import emit
 from delayq.core.options import Options
@@ -58,7 +59,10 @@ def run_child(
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C may reach all processes; only the supervisor reacts
 
     consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
-    lease = when_reachable(consumer.open, waits_for_login=True)
+    try:
+        lease = when_reachable(consumer.open, waits_for_login=True, is_ending=slots.is_to_stop)
+    except (BackendUnavailable, OutcomeUnknown, LoginRefused):  # and the supervisor has ordered the child to stop
+        return 0
     handlers = handlers_of_child(registry)
     in_flight = InFlight(slots, threads=options.threads)
     attempts = Attempts(
@@ -128,6 +132,7 @@ def _forget_signals() -> None:
         signal.SIGTERM: signal.SIG_DFL,
         signal.SIGINT: signal.default_int_handler,
         WAKE_SIGNAL: signal.SIG_DFL,
+        signal.SIGUSR1: signal.SIG_DFL,
         **dict.fromkeys(ONLY_FOR_PARENT, signal.SIG_DFL),
     }
     for number, default in defaults.items():

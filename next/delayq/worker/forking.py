@@ -73,7 +73,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
         _die_with_parent(parent)
         _prctl(_PR_SET_NAME, title.encode())
         for number in WATCHED:
-            signal.signal(number, _leave_to_parent if number in ONLY_FOR_PARENT else signal.SIG_DFL)
+            signal.signal(number, without_effect if number in ONLY_FOR_PARENT else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         code = main()
     except BaseException:
@@ -85,8 +85,8 @@ def fork(main: Callable[[], int], *, title: str) -> int:
             os._exit(code)  # never return into the code of the parent
 
 
-def _leave_to_parent(*_: object) -> None:
-    """Do nothing. Programs that a handler starts do not inherit this, as they would inherit SIG_IGN."""
+def without_effect(*_: object) -> None:
+    """Do nothing at a signal. Programs that a handler starts do not inherit this, as they would inherit SIG_IGN."""
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:

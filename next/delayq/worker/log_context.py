@@ -36,7 +36,9 @@ def install() -> None:
 
 
 def handlers() -> Iterator[logging.Handler]:
-    """Yield the log handlers of the root logger and of all other loggers."""
+    """Yield the log handlers of the root logger, of all other loggers, and the one for loggers without any."""
+    if logging.lastResort is not None:
+        yield logging.lastResort
     yield from logging.root.handlers
     for logger in logging.root.manager.loggerDict.values():
         if isinstance(logger, logging.Logger):

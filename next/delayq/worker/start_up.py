@@ -1,6 +1,7 @@
 """Waits for Redis at the start of workers and movers, because services start in any order."""
 
 import math
+import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -8,8 +9,6 @@ from tenacity import (
     RetryCallState,
     Retrying,
     retry_if_exception_type,
-    stop_after_delay,
-    stop_never,
     wait_random_exponential,
 )
 
@@ -19,15 +18,24 @@ from delayq.core.outages import Outages
 WAITING: Final = "waiting for Redis"
 PAUSES: Final = wait_random_exponential(multiplier=0.2, max=5.0)
 
+LOOK_EVERY: Final = 0.1
+"""How often a pause checks whether to end, in seconds."""
+
 T = TypeVar("T")
 
 
-def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None, waits_for_login: bool = False) -> T:
+def when_reachable(
+    call: Callable[[], T],
+    *,
+    retry_timeout: float | None = None,
+    waits_for_login: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> T:
     """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
     `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown
     is raised; None = wait without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process
-    of a running worker.
+    of a running worker. `is_ending`: when it returns True, the error of the last call is raised.
     """
     retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)
     if waits_for_login:
@@ -44,10 +52,19 @@ def when_reachable(call: Callable[[], T], *, retry_timeout: float | None = None,
         passed = state.seconds_since_start or 0.0
         return min(PAUSES(state), math.inf if retry_timeout is None else max(retry_timeout - passed, 0.0))
 
+    def is_last(state: RetryCallState) -> bool:
+        return is_ending() or (retry_timeout is not None and (state.seconds_since_start or 0.0) >= retry_timeout)
+
+    def sleep(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not is_ending():
+            time.sleep(min(left, LOOK_EVERY))
+
     retrying = Retrying(
         retry=retry_if_exception_type(retried),
         wait=pause,
-        stop=stop_never if retry_timeout is None else stop_after_delay(retry_timeout),
+        stop=is_last,
+        sleep=sleep,
         before_sleep=log_failure,
         reraise=True,
     )

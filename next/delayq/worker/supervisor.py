@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from delayq.core.outages import Outages
 from delayq.worker.children import ChildProcess, Children
-from delayq.worker.forking import WATCHED, reap, wait_for_signal
+from delayq.worker.forking import WATCHED, reap, wait_for_signal, without_effect
 from delayq.worker.sidecar import Sidecar
 from delayq.worker.stopping import Stopping
 
@@ -77,7 +77,7 @@ class Supervisor:
     def run(self) -> int:
         """Run turns until the worker is shutting down and its children have ended. Return the exit code."""
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # its default would end the worker without a log line
+            signal.signal(signal.SIGUSR1, without_effect)  # its default would end the worker without a log line
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
             self.turn()

@@ -5,6 +5,7 @@ Issue 3730 of tilecloud-chain: after `disable_existing_loggers`, the default, fa
 
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from delayq.cli.logging import MAX_TEXT, JsonFormatter, TextFormatter
+from delayq.cli.logging import MAX_TEXT, JsonFormatter, StderrHandler, TextFormatter
 
 PROGRAM: Final = """
 import logging, logging.config, sys
@@ -197,3 +198,51 @@ def test_a_line_has_the_id_of_its_job_once(message: str, line: str) -> None:
 
 def test_the_stack_of_a_record_is_part_of_its_line() -> None:
     assert text("here", stack_info="Stack:\n  \x1b") == "ERROR delayq.worker: here\nStack:\n  \\x1b"
+
+
+def test_records_of_loggers_without_a_handler_have_the_format_of_delayq() -> None:
+    """Also the warnings of Python and the errors of threads, if the format is JSON."""
+    told = """
+import threading, warnings
+logging.getLogger("shop").error("the bank does not answer")
+logging.getLogger("shop").info("not this one")
+warnings.warn("an old function")
+thread = threading.Thread(target=lambda: 1 / 0, name="ledger")
+thread.start()
+thread.join()
+"""
+    program = PROGRAM.format(form="json", application="") + told
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    found = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [(one["logger"], one["message"]) for one in found[2:]] == [
+        ("shop", "the bank does not answer"),
+        ("py.warnings", found[3]["message"]),
+        ("threading", "the thread ledger failed"),
+    ]
+    assert "an old function" in found[3]["message"]
+    assert "ZeroDivisionError" in found[4]["exception"]
+    as_text = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(form="text", application="") + told],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stderr
+    assert re.search(r" ERROR shop\[\d+\]: the bank does not answer\n", as_text)
+
+
+def test_lines_are_dropped_and_counted_while_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delayq.cli.logging.PATIENCE", 0.1)
+    reader, writer = os.pipe()
+    with open(writer, "w", encoding="utf-8") as stream, open(reader, "rb", buffering=0) as other_end:
+        monkeypatch.setattr(sys, "stderr", stream)
+        handler = StderrHandler()
+        handler.setFormatter(TextFormatter())
+        for _ in range(200):
+            handler.emit(logging.makeLogRecord({"msg": "x" * 1000, "levelname": "INFO", "name": "shop"}))
+        written = other_end.read(1_000_000).count(b"\n")
+        assert 10 < written < 200
+        handler.emit(logging.makeLogRecord({"msg": "the last one", "levelname": "INFO", "name": "shop"}))
+        dropped, last = other_end.read(1_000_000).decode().splitlines()
+    assert f"{200 - written} log lines were dropped, because nobody read stderr" in dropped
+    assert last.endswith("the last one")

@@ -58,3 +58,9 @@ def test_ids_of_later_milliseconds_sort_later(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("delayq.core.ids.time.time_ns", lambda ms=ms: ms * 1_000_000)
         made.append(ids.new_id())
     assert made == sorted(made)
+
+
+def test_ids_need_no_fork() -> None:
+    """Windows has no `register_at_fork`, but it has clients."""
+    program = "import os; del os.fork, os.register_at_fork; import delayq; delayq.DelayQ('redis://127.0.0.1:1')"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)

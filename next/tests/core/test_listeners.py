@@ -1,6 +1,7 @@
 """Listeners are called for the events of their class, and their errors go to the log."""
 
 import logging
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,3 +76,15 @@ def test_an_async_listener_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match=r"is async\. Use a plain function, or the decorator `queued_listener`"):
         listener(JobEnded)(hear)
+
+
+def test_a_listener_that_yields_is_refused() -> None:
+    def hear(event: JobEnded) -> Iterator[None]:
+        yield
+
+    async def hear_async(event: JobEnded) -> AsyncIterator[None]:
+        yield
+
+    for function in (hear, hear_async):
+        with pytest.raises(InvalidInput, match=r"hear\w*' is a generator function, .* Remove `yield` from it\."):
+            listener(JobEnded)(function)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 import pytest
 
 from delayq import InvalidInput, Job, JobContext, handles, job
+from delayq.jobs.handlers import call_failed_hook
 from delayq.jobs.local_run import run
 from delayq.jobs.registry import Registry
 from tests.support.queue import envelope_of
@@ -148,3 +149,45 @@ def test_a_type_of_the_payload_must_be_imported_at_run_time() -> None:
         "delayq.core.errors.InvalidInput: An annotation of __main__.close cannot be read: name 'Decimal' is not "
         "defined. Import the type at run time, outside of `if TYPE_CHECKING`: delayq reads the payload by it."
     )
+
+
+def test_hooks_whose_code_would_not_run_are_refused(jobs: Registry) -> None:
+    with pytest.raises(InvalidInput, match=r"Told.failed is a generator function"):
+
+        class Told(Job, name="declared.told"):
+            def handle(self) -> None: ...
+
+            def failed(self, error: BaseException) -> Iterator[None]:  # type: ignore[override]
+                yield
+
+    with pytest.raises(InvalidInput, match=r"Asked.prepare_for_dispatch is async, .* Remove `async`"):
+
+        class Asked(Job, name="declared.asked"):
+            def handle(self) -> None: ...
+
+            async def prepare_for_dispatch(self) -> bool:  # type: ignore[override]
+                return False
+
+    class Mailer:
+        def fire(self, context: JobContext, data: object) -> None: ...
+
+        async def failed(self, data: object, error: BaseException) -> AsyncIterator[None]:
+            yield
+
+    with pytest.raises(InvalidInput, match=r"Mailer.failed is a generator function"):
+        handles("Mailer", registry=jobs)(Mailer)
+
+
+def test_a_hook_behind_a_decorator_that_yields_is_logged(jobs: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    class Mailer:
+        def fire(self, context: JobContext, data: object) -> None: ...
+
+        def failed(self, data: object, error: BaseException) -> object:
+            return (n for n in range(3))
+
+    handles("Mailer", registry=jobs)(Mailer)
+    handler = jobs.find("Mailer@fire")
+    assert handler is not None
+    call_failed_hook(handler, {}, ValueError(), None, job_id="1")
+    assert "job 1 (Mailer@fire): the `failed` hook of the job raised an exception" in caplog.text
+    assert "returned a generator" in caplog.text

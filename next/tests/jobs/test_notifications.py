@@ -335,3 +335,27 @@ def test_a_worker_serves_the_queues_of_the_channels(manager: Manager) -> None:
             return ["mail"]
 
     assert {"served-notes", "served-mail"} <= set(queues_of_application())
+
+
+def test_a_channel_or_hook_whose_code_would_not_run_is_refused() -> None:
+    class Mail:
+        async def send(self, recipient: Any, content: Any) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"Mail.send is async, .* Name the async method `asend`\."):
+        use_channel("unrun", Mail())  # type: ignore[arg-type]
+
+    class Chat:
+        async def asend(self, recipient: Any, content: Any) -> Any:
+            yield
+
+    with pytest.raises(InvalidInput, match=r"Chat.asend is a generator function"):
+        use_channel("unrun", Chat())
+
+    with pytest.raises(InvalidInput, match=r"Asked.should_send is async, .* Remove `async`"):
+
+        class Asked(Notification, name="unrun.asked"):
+            def via(self, recipient: Any) -> list[str]:
+                return []
+
+            async def should_send(self, recipient: Any, channel: str) -> bool:  # type: ignore[override]
+                return False
