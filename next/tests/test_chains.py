@@ -269,3 +269,34 @@ def test_an_old_record_does_not_keep_a_worker_from_its_end(
     client.schedule("step", {"text": "1"})
     assert start("--queue", "q", "--stop-when-empty", "--no-mover").wait(10) == 0
     assert (lines(tmp_path / "log"), server.xlen("delayq:{q}:outbox")) == (["1"], 1)
+
+
+SLOW_RELAY = (
+    APP
+    + """
+from pathlib import Path
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
+
+follow_up = RedisQueueKeeper.follow_up
+
+def slow(self, queue):
+    Path("begun").touch()
+    time.sleep(0.5)
+    answer = follow_up(self, queue)
+    Path("ended").touch()
+    return answer
+
+RedisQueueKeeper.follow_up = slow
+"""
+)
+
+
+def test_the_relay_finishes_its_page_before_the_worker_ends(client: DelayQ, url: str, tmp_path: Path) -> None:
+    """Otherwise the outbox would stay reserved, and the next worker would wait for two seconds."""
+    with workers_of(SLOW_RELAY, tmp_path, url, DELAYQ_QUEUE="q") as start:
+        worker = start("--queue", "q")
+        chain(job("step", text="1"), job("step", text="2")).dispatch()
+        wait_until((tmp_path / "begun").exists)
+        worker.terminate()
+        assert worker.wait(timeout=60) == 0
+        assert (tmp_path / "ended").exists()

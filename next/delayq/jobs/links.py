@@ -54,9 +54,8 @@ class LinkMaker:
             self._connection = planned.connection
         if not planned.connection.backend.shares_jobs_with(self._connection.backend):
             raise InvalidInput(
-                f"The job {planned.name!r} (in {what}) belongs to the connection "
-                f"{planned.connection.name or 'default'!r}, but the chain or batch belongs to the connection "
-                f"{self._connection.name or 'default'!r}.",
+                f"The job {planned.name!r} (in {what}) belongs to {_called(planned.connection.name)}, but the chain or "
+                f"batch belongs to {_called(self._connection.name)}.",
                 hint="Use jobs of one connection, or `on_connection` for the whole chain.",
                 field="connection",
             )
@@ -152,3 +151,7 @@ def checked_job(job: object, what: str) -> Sendable:
         hint="Use jobs such as CloseOrder(order_id=42) or close_order.job(order_id=42).",
         field="jobs",
     )
+
+
+def _called(connection: str) -> str:
+    return f"the connection {connection!r}" if connection else "the default connection"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from delayq.backends.protocol import QueueKeeper
@@ -15,12 +16,21 @@ queues whose outbox has records."""
 class Relay:
     """Sends the follow-up jobs of the queues in `outboxes`, a set that the mover fills.
 
-    Every 10 s, it checks the outboxes of all queues.
+    Every 10 s, it checks the outboxes of all queues. `undisturbed`: makes a context in which no signal ends the
+    process, so that no outbox stays reserved for this relay.
     """
 
-    def __init__(self, keeper: QueueKeeper, outboxes: set[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keeper: QueueKeeper,
+        outboxes: set[str],
+        *,
+        undisturbed: Callable[[], AbstractContextManager[object]] = nullcontext,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keeper = keeper
         self._outboxes = outboxes
+        self._undisturbed = undisturbed
         self._clock = clock
         self._all_at = clock() + EVERY
         self._again_at: dict[str, float] = {}
@@ -45,7 +55,8 @@ class Relay:
             self._outboxes.discard(queue)
             self._again_at.pop(queue, None)
             try:
-                answer = self._keeper.follow_up(queue)
+                with self._undisturbed():
+                    answer = self._keeper.follow_up(queue)
             except Exception as error:
                 self.resting.rest_unless_away(queue, error)
                 self._again_at[queue] = self._clock() + REST

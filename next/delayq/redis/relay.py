@@ -34,7 +34,7 @@ CLAIM_MS: Final = 2_000
 HELD_WAIT: Final = 1.0
 """Seconds until the next try if another relay has reserved the outbox. The other relay may have died.
 
-A relay ends its reservation after the last page. Otherwise the first relay of a new worker would have to wait for the
+A relay ends its reservation after each page. Otherwise the first relay of a new worker would have to wait for the
 reservation of a worker that has just ended.
 """
 
@@ -79,36 +79,33 @@ class OutboxRelay:
         self._batches = BatchDuties(executor, keys, options, counts)
 
     async def relay(self, queue: str) -> Relayed:
-        """Relay all new records of a queue. When it is time for the next try, relay the waiting records too.
+        """Relay one page of new records of a queue. When it is time for the next try, begin with the waiting records.
 
-        A waiting record does not delay the other records. After an error, the other records of the same page are still
+        A waiting record does not delay the other records. After an error, the other records of the page are still
         tried. The first error of the page is then raised.
         """
         waiting = self._waiting.pop(queue, None)
         is_early = waiting is not None and self._clock() < waiting.again_at
         after = waiting.last if waiting is not None and is_early else calls.FROM_START
         left = waiting if is_early else None
+        reserved_until = self._clock() + CLAIM_MS / 1000
+        page = await self._executor.run(
+            calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
+        )
+        if page.is_held:
+            return Relayed(0, HELD_WAIT)
+        steps = [self._step(row, queue) for row in page.rows]
         relayed = 0
-        while True:
-            reserved_until = self._clock() + CLAIM_MS / 1000
-            page = await self._executor.run(
-                calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
-            )
-            if page.is_held:
-                return Relayed(relayed, HELD_WAIT)
-            steps = [self._step(row, queue) for row in page.rows]
-            if steps:
-                relayed += await self._carry_out(queue, steps, reserved_until, is_last=not page.is_more)
-                after = steps[-1].entry
-                left = self._waiting_after(steps, left)
-            elif left is not None:
-                await self._executor.run(calls.release_outbox(self._keys, queue))
-            if not page.is_more:
-                break
-        if left is None:
-            return Relayed(relayed)
-        self._waiting[queue] = left
-        return Relayed(relayed, max(left.again_at - self._clock(), 0.0))
+        if steps:
+            relayed = await self._carry_out(queue, steps, reserved_until)
+            left = self._waiting_after(steps, left)
+        elif left is not None:
+            await self._executor.run(calls.release_outbox(self._keys, queue))
+        if left is not None:
+            self._waiting[queue] = left
+        if page.is_more:
+            return Relayed(relayed, 0.0)
+        return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None) -> Waiting | None:
         """Return the waiting records of these steps, together with the records that were waiting before."""
@@ -132,11 +129,11 @@ class OutboxRelay:
             follows = follow_ups_of_unreadable(row.ended, row.envelope, row.failure, queue=queue_of(queue))
         return Step(row.entry, now_ms, follows)
 
-    async def _carry_out(self, queue: str, steps: Sequence[Step], reserved_until: float, *, is_last: bool) -> int:
+    async def _carry_out(self, queue: str, steps: Sequence[Step], reserved_until: float) -> int:
         """Carry out the consequences of one page of records. Delete the finished records, and return their number.
 
-        `is_last`: True = also end the reservation of the outbox, unless it has expired at `reserved_until`. Another
-        relay may then have reserved the outbox.
+        End the reservation of the outbox too, unless it has expired at `reserved_until`. Another relay may then have
+        reserved the outbox.
         """
         await self._batches.note(steps)
         for step in steps:
@@ -153,7 +150,7 @@ class OutboxRelay:
         if over:
             trip.append(calls.ack_outbox(self._keys, queue, [step.entry for step in over]))
             trip += self._sender.shorten_tokens(over)
-        if is_last and self._clock() < reserved_until:
+        if self._clock() < reserved_until:
             trip.append(calls.release_outbox(self._keys, queue))
         if trip:
             outcomes = await self._executor.run_all(trip)

@@ -100,6 +100,7 @@ class Child:
         self._rest = rest
         self._idle_wait = idle_wait
         self._awaits_follow_ups = awaits_follow_ups
+        self._has_told_wait = False
         self._clock = clock
         self._sleep = sleep
         self._under_way: UnderWay | None = None
@@ -298,6 +299,9 @@ class Child:
         self._found_nothing = not taken
         if not taken and not has_follow_ups:
             self._slots.set_idle(since=sent_at, has_unread=self._consumer.has_unread())
+        elif not taken and not self._has_told_wait:
+            self._has_told_wait = True
+            logger.info("no job is ready; waiting for the jobs that follow ended jobs")
         self._add(taken, sent_at)
 
     def _replay(self) -> None:

@@ -8,8 +8,9 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from delayq.core.errors import ConfigError
@@ -153,6 +154,24 @@ def wait_for_signal(seconds: float) -> int | None:
     """Wait up to `seconds` for a watched signal. Return its number, or None if no signal came."""
     info = signal.sigtimedwait(WATCHED, seconds)
     return info.si_signo if info else None
+
+
+def wait_for_end(process_id: int, seconds: float) -> None:
+    """Wait for the end of a child process, and collect it. Return after `seconds` at the latest."""
+    until = time.monotonic() + seconds
+    with contextlib.suppress(ChildProcessError):  # it was collected before
+        while os.waitpid(process_id, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+            time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def without_term() -> Iterator[None]:
+    """Hold TERM back during a block. It then takes effect at the end of the block."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _set_group(process_id: int) -> None:

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -22,10 +23,13 @@ from delayq.loops.loop import run_loops
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
 from delayq.worker.children import EARLY_DEATH, Pause, consumer_name
-from delayq.worker.forking import fork, send
+from delayq.worker.forking import fork, send, wait_for_end, without_term
 from delayq.worker.start_up import when_reachable
 
 logger: Final = logging.getLogger("delayq.worker")
+
+LAST_PAGE: Final = 1.0
+"""Longest wait for the relay to finish a page of records when its process ends, in seconds."""
 
 
 class Sidecar:
@@ -62,9 +66,14 @@ class Sidecar:
             self.process_id, self._fork_at = None, now + pause
 
     def stop(self) -> None:
-        """Send TERM. This is safe at any time, because the sidecar changes the backend only by atomic calls."""
+        """Send TERM. The process ends at once, or when the relay has sent the follow-up jobs of a page of records."""
         if self.process_id is not None:
             send(self.process_id, signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Wait for the end of the process, but not longer than for a page of records."""
+        if self.process_id is not None:
+            wait_for_end(self.process_id, LAST_PAGE)
 
 
 def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease: float) -> int:
@@ -75,12 +84,16 @@ def run_sidecar(backend: Backend, options: Options, queues: Sequence[str], lease
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes; only the supervisor reacts
     parent = os.getppid()
-    _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent)
+    _run(backend, options, queues, lease, stopping=lambda: os.getppid() != parent, undisturbed=without_term)
     return 0
 
 
-def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
+def move(
+    backend: Backend, options: Options, *, allows_eviction: bool, undisturbed: AbstractContextManager[object]
+) -> None:
     """Run the loops for all listed queues in this process, until a signal ends the process.
+
+    `undisturbed`: a context in which no signal ends the process. The relay sends follow-up jobs in it.
 
     Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable if the
     embedded server does not start, and ConfigError if the url cannot be used. Raises LoginRefused if the server refuses
@@ -91,7 +104,15 @@ def move(backend: Backend, options: Options, *, allows_eviction: bool) -> None:
     if allows_eviction:
         first = backend.queue_keeper([], name=consumer_name()).queues
     when_reachable(first)
-    _run(backend, options, [], options.lease_ms / 1000, stopping=lambda: False, gives_up=True)
+    _run(
+        backend,
+        options,
+        [],
+        options.lease_ms / 1000,
+        stopping=lambda: False,
+        undisturbed=lambda: undisturbed,
+        gives_up=True,
+    )
 
 
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> tuple[int, bool]:
@@ -108,7 +129,8 @@ def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> t
     janitor.step(set())
     while mover.step(set()) == 0:
         pass
-    relay.step(set())
+    while relay.step(set()) == 0:
+        pass
     failed = mover.resting.have_refused() or relay.resting.have_refused() or janitor.resting.have_refused()
     return mover.promoted, keeper.has_all_queues and not failed
 
@@ -120,21 +142,27 @@ def _run(
     lease: float,
     *,
     stopping: Callable[[], bool],
+    undisturbed: Callable[[], AbstractContextManager[object]],
     gives_up: bool = False,
 ) -> None:
     wake_ups = backend.wake_ups()
     keeper = backend.queue_keeper(queues, name=consumer_name())
-    loops = _loops(keeper, options, lease, wake_ups=wake_ups)
+    loops = _loops(keeper, options, lease, wake_ups=wake_ups, undisturbed=undisturbed)
     wait = _sleep if wake_ups is None else partial(_wait, wake_ups, loops[0])
     run_loops(loops, wait, stopping, gives_up=gives_up)
 
 
 def _loops(
-    keeper: QueueKeeper, options: Options, lease: float, *, wake_ups: WakeUps | None
+    keeper: QueueKeeper,
+    options: Options,
+    lease: float,
+    *,
+    wake_ups: WakeUps | None,
+    undisturbed: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Mover, Relay, Janitor]:
     mover = Mover(keeper, hears=lambda: wake_ups is not None and wake_ups.is_subscribed)
     janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
-    relay = Relay(keeper, mover.outboxes)
+    relay = Relay(keeper, mover.outboxes, undisturbed=undisturbed)
     relay.resting.of_nodes = janitor.resting.of_nodes = mover.resting.of_nodes
     return mover, relay, janitor
 

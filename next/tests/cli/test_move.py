@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 import redis
@@ -64,3 +66,19 @@ def test_a_server_that_evicts_is_refused(run: Run, server: redis.Redis, words: t
 
 def test_once_does_not_wait_for_a_server(run: Run, impatient: None) -> None:
     assert isinstance(run("--url", "redis://127.0.0.1:1", "move", "--once").exception, BackendUnavailable)
+
+
+def test_the_relay_finishes_its_page_before_a_signal_ends_the_mover() -> None:
+    program = """
+import os, signal, threading, time
+from delayq.cli.commands.work import _exit_at_signals
+undisturbed = threading.Lock()
+_exit_at_signals(undisturbed)
+with undisturbed:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.2)
+    print("the page is over", flush=True)
+time.sleep(60)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "the page is over\n"

@@ -73,7 +73,7 @@ def step(**said: object) -> Sendable:
         (
             lambda: chain(Step(), step(connection="other")),
             "connection",
-            r"\(in link 2\) belongs to the connection 'other', but the chain .* the connection 'default'",
+            r"\(in link 2\) belongs to the connection 'other', but the chain .* belongs to the default connection",
         ),
         (lambda: chain(Step(), Step(text="x" * 250_000), *[Step(text="x" * 250_000)] * 4), "chain", "1,000,000"),
         (lambda: chain(Step(), batch([])), "members", "has 0 members"),

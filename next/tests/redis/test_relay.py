@@ -20,6 +20,7 @@ from delayq.redis import repair
 from delayq.redis.batch_cancel import BatchCancel, note_members
 from delayq.redis.calls import batches, delivery
 from delayq.redis.calls.call import Call
+from delayq.redis.calls.upkeep import PAGE
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.relay import HELD_WAIT, OutboxRelay
@@ -278,6 +279,15 @@ def test_a_relay_that_has_ended_does_not_keep_the_outbox_from_the_next_relay(
         drive(one.relay("orders"))
     assert queue.ack(start(queue, chained("third", link("fourth", delay_ms=HOUR)), "third"))
     assert drive(two.relay("orders")).relayed == 1
+
+
+def test_a_relay_that_ends_between_two_pages_does_not_keep_the_outbox(
+    queue: QueueOnServer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(PAGE + 1):
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": "{}"})
+    assert drive(make_relay(queue, name="relay-1").relay("orders")) == Relayed(PAGE, 0.0)
+    assert drive(make_relay(queue, name="relay-2").relay("orders")) == Relayed(1)
 
 
 # --- batches

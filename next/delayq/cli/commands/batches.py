@@ -35,6 +35,10 @@ _NOTES: Final = {
     "The chain then goes on by itself.",
 }
 """An explanation for each reason why a member has no job."""
+_OF_CANCELLED: Final = (
+    "The batch is cancelled, and a relay records the ends of its members within seconds if one is running. If another "
+    "program deleted a job, repeat `delayq batch cancel {id}`."
+)
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="Id of the batch.", show_default=False)]
 
@@ -100,9 +104,11 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
         return
     _print_batch(info, failed, missing)
     if missing and not session.quiet:
-        for reason in dict.fromkeys(job.reason for job in missing):
-            if reason != "next" or not info.is_cancelled:  # else the relay stops the chain
-                print_note(_NOTES[reason].format(id=id))
+        reasons = dict.fromkeys(job.reason for job in missing)
+        if info.is_cancelled:
+            reasons.pop("next", None)  # the relay stops the chain
+        for note in dict.fromkeys(_OF_CANCELLED if info.is_cancelled else _NOTES[reason] for reason in reasons):
+            print_note(note.format(id=id))
     if failed and not session.quiet:
         queue, job_id = failed[0]
         if info.failed > len(failed):

@@ -33,10 +33,10 @@ from delayq.jobs.application import (
 )
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
-from delayq.worker.forking import is_ignored
+from delayq.worker.forking import is_ignored, without_effect
 from delayq.worker.options import WorkerOptions
+from delayq.worker.sidecar import LAST_PAGE, move_once
 from delayq.worker.sidecar import move as run_mover
-from delayq.worker.sidecar import move_once
 from delayq.worker.wiring import work as run_worker
 
 AllowEviction = Annotated[
@@ -240,14 +240,16 @@ def move(
         else:
             print_text(f"{several(moved, 'job')} moved")
         raise typer.Exit(ExitCode.OK if is_complete else ExitCode.FAILED)
-    _exit_at_signals()
+    undisturbed = threading.Lock()
+    _exit_at_signals(undisturbed)
     _tell(session, settings, is_embedded, "moving due jobs in all queues", form)
-    run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction)
+    run_mover(backend_of(settings), settings.options(), allows_eviction=allow_eviction, undisturbed=undisturbed)
 
 
-def _exit_at_signals() -> None:
+def _exit_at_signals(undisturbed: threading.Lock) -> None:
     """End this process with code 0 at TERM, INT and HUP, even while C code blocks the main thread.
 
+    While the main thread has the lock `undisturbed`, wait for the end of its page of records, for at most LAST_PAGE.
     Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
     name server takes many seconds. So a thread waits for the number that Python writes as soon as a signal arrives.
     """
@@ -259,10 +261,11 @@ def _exit_at_signals() -> None:
     def wait() -> None:
         while not set(os.read(reader, 64)) & set(ends):
             pass
+        undisturbed.acquire(timeout=LAST_PAGE)
         os._exit(0)  # an exception could get lost in a destructor
 
     for number in ends:
-        signal.signal(number, lambda *_: os._exit(0))
+        signal.signal(number, without_effect)
     threading.Thread(target=wait, daemon=True).start()
 
 
