@@ -5,6 +5,7 @@ python consumer.py orders --scripts lua    acknowledge each job by ack.lua; `del
 """
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -45,10 +46,10 @@ class Consumer:
         self._name = name
         self._running = ""  # the entry of the job that runs now
         self._finished = ""  # the entry of the last job that was handled; Redis may not know this yet
-        self._ack: Any = None
+        self._ack = ""  # the text of ack.lua; without it, jobs are acknowledged by XACK
         if scripts is not None:
             about = json.loads((scripts / "index.json").read_text())["ack"]
-            self._ack = client.register_script((scripts / about["file"]).read_text())
+            self._ack = (scripts / about["file"]).read_text()
             self._ack_keys = [self._keys + key for key in about["keys"]]
 
     def run(self) -> None:
@@ -92,10 +93,15 @@ class Consumer:
 
     def _settle(self, job: dict[str, Any], entry: str, *, alone: int) -> bool:
         """Acknowledge a job. Return False if the job no longer belongs to this consumer. `alone` is for ack.lua."""
-        if self._ack is None:
+        if not self._ack:
             return bool(self._client.xack(self._stream, GROUP, entry) == 1)
         row = [job["id"], entry, job.get("retention_ms") or 0, "", ""]
-        return bool(self._ack(keys=self._ack_keys, args=["", alone, *row]) == [1])
+        words = [len(self._ack_keys), *self._ack_keys, "", alone, *row]
+        try:
+            answer = self._client.evalsha(hashlib.sha1(self._ack.encode()).hexdigest(), *words)
+        except redis.exceptions.NoScriptError:
+            answer = self._client.eval(self._ack, *words)  # the server then knows the script
+        return bool(answer == [1])
 
     def _renew(self) -> None:
         """Renew the lease of the running job after each third of the lease."""

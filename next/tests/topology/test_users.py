@@ -582,12 +582,17 @@ def test_a_consumer_in_another_language_can_settle_jobs(place: Place, admin: Del
     assert place.refusals() == []
 
 
-def test_the_example_of_a_consumer_runs_jobs(place: Place, admin: DelayQ, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--scripts", "lua"]], ids=["XACK", "ack.lua"])
+def test_the_example_of_a_consumer_runs_jobs(place: Place, admin: DelayQ, tmp_path: Path, options: list[str]) -> None:
+    assert CliRunner().invoke(cli.app, ["scripts", "export", str(tmp_path / "lua")]).exit_code == 0
     admin.schedule("job", {"seconds": 0.5}, id="a")
+    for server in place.servers:
+        send(server, "SCRIPT", "FLUSH")
     port = port_of(place.owner("orders"))
     with ExitStack() as stack:
         programs = Programs(tmp_path, f"redis://delayq-consumer:PASSWORD@127.0.0.1:{port}/0", stack)
-        program = programs.start(sys.executable, str(CONSUMERS / "plain_stream" / "consumer.py"), "orders", log="log")
+        consumer = str(CONSUMERS / "plain_stream" / "consumer.py")
+        program = programs.start(sys.executable, consumer, "orders", *options, log="log")
         wait_until(lambda: "job a" in program.lines)
         admin.schedule("job", {}, id="b")
         wait_until(lambda: "job b" in program.lines)
