@@ -3,18 +3,14 @@
 import codecs
 import json
 import sys
-import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import typer
 
 from delayq.core.display import printable
 from delayq.core.errors import DelayqError, InvalidInput
-
-PROGRESS_EVERY: Final = 2.0
-"""Seconds between two progress lines of a long operation."""
 
 
 class OutputLost(DelayqError):
@@ -77,23 +73,6 @@ def confirm(deed: str, *, yes: bool) -> None:
     print(f"{printable(deed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise typer.Abort
-
-
-class Progress:
-    """Prints the progress of a long operation on stderr, at most every 2 s.
-
-    `done`: text after the number, such as 'deleted'.
-    """
-
-    def __init__(self, done: str) -> None:
-        self._done = done
-        self._tell_at = time.monotonic() + PROGRESS_EVERY
-
-    def tell(self, number: int) -> None:
-        """Print the number, unless a line was printed less than 2 s ago."""
-        if time.monotonic() >= self._tell_at:
-            print_note(f"{number:,} {self._done} …")
-            self._tell_at = time.monotonic() + PROGRESS_EVERY
 
 
 def _write(text: str) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from delayq.cli.errors import sentence_of
-from delayq.cli.output import Progress, print_json, print_note
+from delayq.cli.output import print_json, print_note
+from delayq.cli.progress import Progress
 from delayq.cli.session import check_queue_known
 from delayq.client import DelayQ
 from delayq.core.errors import (

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from delayq import DelayQ
-from delayq.cli import output
+from delayq.cli import progress
 from delayq.core.errors import DelayqError, InvalidInput
 from tests.cli.conftest import Run, Tell
 
@@ -207,7 +207,7 @@ def test_forget_drops_what_was_chosen(run: Run, failures: DelayQ) -> None:
 
 
 def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr(progress, "PROGRESS_EVERY", 0.0)
     pruned = run("failed", "prune", "--older", "30d", "--yes", "--json")
     assert [json.loads(line) for line in pruned.stdout.splitlines()] == [
         {"queue": "mail", "deleted": 0},

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, DelayqError
-from delayq.cli import output
+from delayq.cli import progress
 from delayq.core.errors import QueueInUse, QueueNotFound
 from delayq.core.options import DEFAULTS
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -158,7 +158,7 @@ def test_a_queue_that_cannot_be_read_does_not_count_as_idle_or_as_running(run: R
 
 
 def test_clear_drops_what_waits(run: Run, client: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr(progress, "PROGRESS_EVERY", 0.0)
     for n in range(600):
         client.schedule("n", id=f"job-{n}", queue="orders", delay="1h")
     cleared = run("clear", "--queue", "orders", "--yes", "--json")

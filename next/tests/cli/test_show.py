@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from delayq import DelayQ, JobSpec
-from delayq.cli import output
+from delayq.cli import progress
 from delayq.core import failure
 from delayq.core.errors import InvalidInput, UnreadableEnvelope
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -241,7 +241,7 @@ def test_a_long_search_continues_by_itself_and_prints_its_progress(
 ) -> None:
     jobs = [JobSpec(name="n", id=f"job-{n}", delay="1h") for n in range(4_999)]
     client.schedule_many([*jobs, JobSpec(name="rare", id="last", delay="2h")])
-    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr(progress, "PROGRESS_EVERY", 0.0)
     end = run("list", "--name", "rare", "--json")
     assert json.loads(end.stdout)["id"] == "last"
     assert end.stderr.splitlines() == [

@@ -7,7 +7,8 @@ import typer
 
 from delayq.cli.families import PLAIN
 from delayq.cli.options import Json, Yes
-from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
+from delayq.cli.output import confirm, print_json, print_note, print_table, print_text
+from delayq.cli.progress import Progress
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import UNCERTAIN
 from delayq.core.batch_info import BatchInfo, MissingJob

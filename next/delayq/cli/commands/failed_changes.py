@@ -10,8 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from delayq.cli.options import AllFailed, JobIds, Json, Name, OfQueues, Signature, Since, Tag, Until, Yes
-from delayq.cli.output import Progress, confirm, print_json, print_note, print_text
+from delayq.cli.output import confirm, print_json, print_note, print_text
 from delayq.cli.payload import read_payload
+from delayq.cli.progress import Progress
 from delayq.cli.selection import Refusals, Selection, found_jobs, named_queues, only_queue, print_refusal, spread
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import unsure_change

@@ -12,7 +12,8 @@ import typer
 from delayq.cli.commands.workers import note_switches, read_control
 from delayq.cli.families import PLAIN
 from delayq.cli.options import For, Json, ListenersOf, MaybeQueue, OfQueue, QueueName, WhichQueue, Yes
-from delayq.cli.output import Progress, confirm, print_json, print_note, print_table, print_text
+from delayq.cli.output import confirm, print_json, print_note, print_table, print_text
+from delayq.cli.progress import Progress
 from delayq.cli.session import check_queue_known, is_queue_known, session_of
 from delayq.cli.unconfirmed import unsure_change
 from delayq.client import DelayQ

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import typer
 
-from delayq.cli.output import Progress, print_note
+from delayq.cli.output import print_note
+from delayq.cli.progress import Progress
 from delayq.cli.selection import Refusals, found_jobs, named_queues, spread
 from delayq.cli.session import CliSession
 from delayq.cli.unconfirmed import unsure_change

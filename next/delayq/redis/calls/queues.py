@@ -1,6 +1,6 @@
 """Calls that change queues, and the switches for all workers."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -10,6 +10,9 @@ from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
 Switch = Literal["", "pause", "maintenance", "restart"]
+
+CLEAR_LIMIT: Final = 500
+"""Number of jobs that one call of clear.lua deletes."""
 
 UNTIL_ENDED = 0
 """The value of `for_ms` for a pause or maintenance without end."""
@@ -82,7 +85,7 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
     )
 
 
-def clear(keys: Keys, queue: str, *, limit: int = 500) -> Call[int]:
+def clear(keys: Keys, queue: str, *, limit: int = CLEAR_LIMIT) -> Call[int]:
     """Delete up to `limit` scheduled and ready jobs.
 
     The call returns the number of deleted jobs. Repeat the call until this number is 0.

@@ -10,7 +10,6 @@ The kernel releases a lock when its process ends, so a lock is never stale. No p
 """
 
 import fcntl
-import hashlib
 import os
 import socket
 import stat
@@ -24,6 +23,7 @@ from typing import Final, Self
 
 from delayq.core.errors import BackendUnavailable, ConfigError, DelayqError
 from delayq.redis.embedded.binary import ServerProgram, find_program
+from delayq.redis.embedded.data_dir import data_dir_of, path_hash
 from delayq.settings.model import Settings
 
 PATIENCE: Final = 10.0
@@ -55,28 +55,14 @@ class EmbeddedServer:
     def of_project(cls, settings: Settings) -> Self:
         """Return the server of the project of these settings, without creating or starting anything.
 
-        The search for the project starts in the directory of the given settings file, or in the working directory. The
-        project is the nearest directory upwards with a delayq.toml or pyproject.toml, else the start directory.
-
         Raises ConfigError if the working directory or home directory is missing.
         """
-        try:
-            if settings.data_dir:
-                return cls(Path(settings.data_dir).expanduser().resolve(), settings.redis_server)
-            here = Path(settings.config).expanduser().resolve().parent if settings.config else Path.cwd()
-            project = next((one for one in (here, *here.parents) if _is_project(one)), here)
-            return cls(_data_home() / f"{project.name[:40]}-{_hash(project)[:8]}", settings.redis_server)
-        except (OSError, RuntimeError) as error:  # no working directory, no home
-            raise ConfigError(
-                f"The data directory of the embedded server cannot be determined: {error}.",
-                hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
-                field="data_dir",
-            ) from None
+        return cls(data_dir_of(settings), settings.redis_server)
 
     @property
     def socket(self) -> Path:
         """The path of the socket. It depends only on the user and the data directory, not on the environment."""
-        return Path(f"/tmp/delayq-{os.geteuid()}/{_hash(self.data_dir)[:16]}.sock")
+        return Path(f"/tmp/delayq-{os.geteuid()}/{path_hash(self.data_dir)[:16]}.sock")
 
     @property
     def url(self) -> str:
@@ -278,17 +264,3 @@ def _usable(data_dir: Path) -> Iterator[None]:
             hint="Set DELAYQ_DATA_DIR to a directory that you can write to, or set DELAYQ_URL.",
             field="data_dir",
         ) from error
-
-
-def _data_home() -> Path:
-    """Return the directory for data of this user, by the rules of XDG. A relative XDG_DATA_HOME is ignored."""
-    home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".local" / "share").resolve() / "delayq"
-
-
-def _is_project(folder: Path) -> bool:
-    return (folder / "delayq.toml").is_file() or (folder / "pyproject.toml").is_file()
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(os.fsencode(path)).hexdigest()
