@@ -1,7 +1,7 @@
 """`python -m delayq` runs the command `delayq`.
 
-Long-running commands handle SIGTERM from the start, before the slow imports. Without this, process 1 of a container
-would ignore a SIGTERM that arrives early.
+Long-running commands handle SIGTERM and SIGHUP from the start, before the slow imports. Without this, process 1 of a
+container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, whose default would end them without a line.
 """
 
 import os
@@ -15,11 +15,20 @@ _OPTIONS_WITH_VALUES: Final = ("--url", "--connection", "--prefix", "--config")
 
 def main() -> None:
     """Run the command in `sys.argv`."""
-    if _command(sys.argv[1:]) in ("work", "move", "up"):
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if _command(sys.argv[1:]) in ("work", "move", "up", "listen"):
+        _handle_early_signals()
     from delayq.cli.main import main as run
 
     run()
+
+
+def _handle_early_signals() -> None:
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, lambda *_: os._exit(0))
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _command(words: list[str]) -> str:

@@ -50,7 +50,8 @@ def test_the_demo_shows_everything_and_leaves_nothing_behind(project: Path, tmp_
     assert list(tmp_path.glob("delayq-demo-*")) == []
 
 
-def test_listen_runs_the_code_as_it_is_now(project: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_listen_runs_the_code_as_it_is_now(project: Path, number: signal.Signals) -> None:
     application = project / "app.py"
     application.write_text("VERSION = 1\n" + APPLICATION)
     listening = subprocess.Popen([*DELAYQ, "listen", "--app", "app"], stderr=subprocess.PIPE, text=True)
@@ -62,7 +63,7 @@ def test_listen_runs_the_code_as_it_is_now(project: Path) -> None:
             client.schedule("note", {"n": 2}, delay="1500ms")
             wait_until(lambda: lines(project) == ["1 1", "22 2"])
     finally:
-        listening.send_signal(signal.SIGTERM)  # SIGINT is ignored in what a shell runs in the background
+        listening.send_signal(number)  # SIGINT is ignored in what a shell runs in the background
         told = listening.communicate(timeout=60)[1]
     assert "app.py has changed; restarting the worker" in told
     assert listening.returncode == 0

@@ -1,8 +1,11 @@
 """What a real worker tells: its first line, its processes, failures, progress."""
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +194,17 @@ def test_what_was_imported_is_frozen_in_children(start: Start, client: DelayQ, t
     client.schedule("frozen", queue="q")
     assert start("--once").wait(timeout=30) == 0
     assert lines(tmp_path) == ["True"]
+
+
+@pytest.mark.parametrize("words", [["work", "--app", "app"], ["move"]], ids=["work", "move"])
+def test_signals_before_the_first_contact_with_redis(tmp_path: Path, words: list[str]) -> None:
+    """USR1 has no effect, and HUP ends the process with 0."""
+    (tmp_path / "app.py").write_text(APP)
+    command = [sys.executable, "-m", "delayq", "--url", f"unix://{tmp_path}/no.sock", *words]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with (tmp_path / "err").open("wb") as err:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=err)
+    wait_until(lambda: "waiting for Redis" in (tmp_path / "err").read_text())
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=60) == 0

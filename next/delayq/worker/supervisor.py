@@ -76,7 +76,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run turns until the worker is shutting down and its children have ended. Return the exit code."""
-        if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+        if signal.getsignal(signal.SIGUSR1) in (signal.SIG_DFL, signal.SIG_IGN):
             signal.signal(signal.SIGUSR1, without_effect)  # its default would end the worker without a log line
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
