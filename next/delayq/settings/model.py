@@ -13,6 +13,7 @@ from delayq.core.display import did_you_mean, shown
 from delayq.core.encryption import KeyRing
 from delayq.core.errors import ConfigError, InvalidInput
 from delayq.core.options import DEFAULTS, GRACE_MS, SHORTEST_LEASE_MS, TIMEOUT_GRACE_MS, Options, parse_durability
+from delayq.core.times import format_duration
 from delayq.settings.connections import ConnectionSettings, Route
 from delayq.settings.sources import (
     VARIABLES,
@@ -294,9 +295,11 @@ def _refusal(error: ValidationError, given: dict[str, Any]) -> ConfigError:
     field, *inner = [str(part) for part in problem["loc"]]
     origin = find_origins(Settings, given).get(field, Origin("default"))
     reason = str(problem.get("ctx", {}).get("error", problem["msg"])).removesuffix(".")
-    # Add the value, except where our own message has it already, where it was converted to milliseconds, or where it
-    # may be secret.
     kind = unit_of(Settings.model_fields[field].metadata) if field in Settings.model_fields else None
+    for limit, words in (("ge", "is less than"), ("le", "is more than")):
+        if kind == DURATION and limit in problem.get("ctx", {}):
+            reason = f"{format_duration(problem['input'])} {words} {format_duration(problem['ctx'][limit])}"
+    # Add the value, except where our own message has it already, or where it may be secret.
     if problem["type"] != "value_error" and kind != DURATION and field not in ("url", "keys", "connections"):
         reason = f"{shown(problem['input'])}: {reason}"
     if origin.source == "file" and problem["type"] == "extra_forbidden":

@@ -82,7 +82,8 @@ def test_a_given_lease_may_be_milliseconds() -> None:
     [
         ("LEASE", "soon", "The value of DELAYQ_LEASE is not valid: value 'soon' is not a duration. Write 500ms, 90s,"),
         ("LEASE", "", "The value of DELAYQ_LEASE is not valid: value '' is not a duration."),
-        ("LEASE", "50ms", "The value of DELAYQ_LEASE is not valid: Input should be greater than or equal to 100."),
+        ("LEASE", "50ms", "The value of DELAYQ_LEASE is not valid: 50ms is less than 100ms."),
+        ("TIMEOUT_GRACE", "61m", "The value of DELAYQ_TIMEOUT_GRACE is not valid: 1h1m is more than 1h."),
         ("TRIES", "many", "The value of DELAYQ_TRIES is not valid: 'many': Input should be a valid integer"),
         ("MAX_PAYLOAD", "0", "The value of DELAYQ_MAX_PAYLOAD is not valid: '0': Input should be greater than"),
         ("PREFIX", "a{b}", "The value of DELAYQ_PREFIX is not valid: 'a{b}': String should match pattern"),
