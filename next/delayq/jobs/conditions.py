@@ -6,6 +6,7 @@ from typing import Any
 from delayq.core.control_flow import Fail, JobSignal
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
+from delayq.jobs.handlers import refuse_async
 from delayq.jobs.middleware import Next, RunningJob
 
 Condition = bool | Callable[[RunningJob], object]
@@ -22,6 +23,8 @@ class Skip:
                 hint="Use True, False, or a function that gets the running job.",
                 field="middleware",
             )
+        if callable(condition):
+            refuse_async(condition)
         self._condition = condition
         self._skips_if = skips_if
 
@@ -78,6 +81,9 @@ class FailOnException:
                 "declare on_timeout='fail'.",
                 field="middleware",
             )
+        for one in errors:
+            if not isinstance(one, type):
+                refuse_async(one)
         self._errors = errors
 
     def handle(self, job: RunningJob, next: Next) -> Any:

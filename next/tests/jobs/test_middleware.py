@@ -289,3 +289,14 @@ def test_fail_on_exception_refuses_classes_that_it_cannot_catch(make: Any) -> No
 def test_built_in_middleware_refuses_wrong_arguments(make: Any) -> None:
     with pytest.raises(InvalidInput):
         make()
+
+
+def test_an_async_condition_is_refused() -> None:
+    """A coroutine is true, so each job would be skipped or fail."""
+
+    async def is_night(job: object) -> bool:
+        return False
+
+    for make in (lambda: Skip.when(is_night), lambda: Skip.unless(is_night), lambda: FailOnException(is_night)):
+        with pytest.raises(InvalidInput, match=r"is_night is async, but delayq calls it without `await`"):
+            make()
