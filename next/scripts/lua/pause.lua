@@ -7,7 +7,7 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   queue       text    name of the queue, for the wake-up
--- ARGV   wake        text    pub/sub channel that wakes movers, when the queue is resumed
+-- ARGV   wake        text    pub/sub channel that wakes movers, so that they learn the new end of the pause
 -- ARGV   for_ms      int     length of the pause in ms; 0 = until the queue is resumed; -1 = resume now
 -- ARGV   lease_ms    int     lease in ms, stored if the queue is new
 --
@@ -30,5 +30,8 @@ local paused_until = for_ms == 0 and 0 or now + for_ms
 redis.call('HSET', meta, 'paused_until_ms', string.format('%.0f', paused_until))
 if redis.call('HSETNX', meta, 'schema', '1') == 1 then
   redis.call('HSET', meta, 'lease_ms', lease_ms)
+end
+if for_ms > 0 then
+  wake_mover(wake, queue, paused_until)
 end
 return paused_until

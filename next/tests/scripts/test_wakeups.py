@@ -107,6 +107,14 @@ def test_a_resumed_queue_lets_the_mover_look_again(queue: QueueOnServer, listene
     assert listener.heard() == due(0)
 
 
+def test_a_new_end_of_a_pause_lets_the_mover_look_again(queue: QueueOnServer, listener: Listener) -> None:
+    """It slept until the old end, which may be later."""
+    queue.pause(HOUR)
+    assert listener.heard() == due(HOUR)
+    queue.pause(100)
+    assert listener.heard() == due(100)
+
+
 def test_what_brings_no_head_earlier_is_silent(queue: QueueOnServer, listener: Listener) -> None:
     one, two, three, four = queue.reserve("one", "two", "three", "four")
     queue.schedule("waiting", "+100")
