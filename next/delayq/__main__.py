@@ -1,7 +1,8 @@
 """`python -m delayq` runs the command `delayq`.
 
 Long-running commands handle SIGTERM and SIGHUP from the start, before the slow imports. Without this, process 1 of a
-container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, whose default would end them without a line.
+container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, because its default action would end them
+without a log line.
 """
 
 import os

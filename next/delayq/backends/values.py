@@ -207,9 +207,9 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
 class Relayed(msgspec.Struct, frozen=True, gc=False):
     """The result of one relay of an outbox.
 
-    `relayed`: number of ended jobs that were handled. `again_in`: seconds until the next call, 0.0 if there are more
-    ended jobs. Some have to wait, for example because the next job needs a unique key that is taken. None = no job is
-    left.
+    `relayed`: number of ended jobs that were handled. `again_in`: seconds until the next call. 0.0 = more ended jobs
+    can be handled at once. A larger number = ended jobs have to wait, for example because the next job needs a unique
+    key that is taken. None = no ended job is left.
     """
 
     relayed: int

@@ -2,7 +2,7 @@
 
 The application may set up logging when it is loaded. The lines of delayq must still reach stderr. So `settle_logging`
 enables the loggers of delayq again, and keeps their handler unless the application writes these lines to the console.
-Loggers of the application without any handler write to stderr in the same format, from warnings on.
+If a logger of the application has no handler, its warnings and errors are written to stderr in the same format.
 
 Messages and tracebacks contain texts of unknown origin. Long ones are cut, and control characters are escaped, so that
 no text can look like another log line or act on a terminal.
@@ -73,7 +73,8 @@ class JsonFormatter(logging.Formatter):
 class StderrHandler(logging.StreamHandler[TextIO]):
     """Writes log lines to stderr. Drops them while stderr is a full pipe that nobody reads.
 
-    Otherwise a log line would stop the supervisor, which would renew no leases, so that jobs would run twice.
+    Otherwise, a log line would block the supervisor. The supervisor would then renew no leases, so jobs would run
+    twice.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class StderrHandler(logging.StreamHandler[TextIO]):
         self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line of a record, after a line with the number of dropped lines, if there are any."""
+        """Write the line of a record, or drop the line. After dropped lines, first write a line with their number."""
         if not takes_output(self.stream, within=0.0 if self._dropped else PATIENCE):
             self._dropped += 1
             return
@@ -205,7 +206,7 @@ def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
 def _catch_the_rest(formatter: logging.Formatter | None) -> None:
     """Write warnings and errors of loggers without a handler in this format.
 
-    If the format is JSON, log the warnings of Python and the errors of threads too.
+    If the format is JSON, also log Python warnings and uncaught exceptions of threads.
     """
     last_resort = StderrHandler()
     last_resort.setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Prints the progress of commands that run for more than a moment."""
+"""Prints the progress of commands that take more than 2 s."""
 
 import time
 from typing import Final
@@ -20,7 +20,7 @@ class Progress:
         self._tell_at = time.monotonic() + PROGRESS_EVERY
 
     def tell(self, number: int) -> None:
-        """Print the number, unless a line was printed less than 2 s ago."""
+        """Print the number, unless the operation began or a line was printed less than 2 s ago."""
         if time.monotonic() >= self._tell_at:
             print_note(f"{number:,} {self._done} …")
             self._tell_at = time.monotonic() + PROGRESS_EVERY

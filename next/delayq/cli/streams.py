@@ -70,13 +70,13 @@ def drop_lost_output() -> None:
 def takes_output(stream: TextIO, *, within: float) -> bool:
     """Return False if a write to the stream would wait for a reader for more than `within` seconds.
 
-    A pipe or terminal that can be written takes at least 4 KiB. A stream that is no file can always be written.
+    If a pipe or terminal is ready for a write, it accepts at least 4 KiB. A stream that is not a file never waits.
     """
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
         return True
-    if not hasattr(select, "poll"):  # Windows and green threads
+    if not hasattr(select, "poll"):  # on Windows, and with green threads
         return True
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

@@ -26,8 +26,8 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
 
     `kind` is an event class of delayq, such as WorkerStopping, or a class whose objects the application passes to
     `emit`. The listener runs in the thread that emits the event. Exceptions of a listener are logged, and never change
-    the outcome of a job. Raises InvalidInput if `kind` is not a class, or if the function is async or a
-    generator function.
+    the outcome of a job. Raises InvalidInput if `kind` is not a class, and for an async function or a generator
+    function.
 
         @listener(WorkerStopping)
         def flush(event: WorkerStopping) -> None: ...

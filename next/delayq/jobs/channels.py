@@ -32,8 +32,8 @@ def use_channel(name: str, channel: AnyChannel) -> None:
     """Register the channel of a name. Call this in the module that declares the notifications.
 
     The name is also a part of method names: the channel "mail" sends the content of `to_mail`. An earlier channel of
-    this name is replaced. Raises InvalidInput for a name with other characters than letters, digits and _, and for an
-    object without `send` and `asend`, or with a `send` that is async.
+    this name is replaced. Raises InvalidInput for a name with characters other than letters, digits and _, for an
+    object that has neither `send` nor `asend`, for an async `send`, and for a generator function.
 
         use_channel("mail", Mail("smtp.example.org"))
     """

@@ -221,7 +221,10 @@ def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield
 
 
 def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` from it.") -> None:
-    """Raise InvalidInput for a function that delayq calls without `await`, if a plain call does not run its code."""
+    """Raise InvalidInput for an async function or a generator function.
+
+    For functions that delayq calls without `await`: such a call would not run the code of these two kinds.
+    """
     refuse_generator(function)
     if inspect.iscoroutinefunction(inspect.unwrap(function)):
         raise InvalidInput(f"{origin_of(function)} is async, but delayq calls it without `await`.", hint=hint)

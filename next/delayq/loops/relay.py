@@ -16,8 +16,8 @@ queues whose outbox has records."""
 class Relay:
     """Sends the follow-up jobs of the queues in `outboxes`, a set that the mover fills.
 
-    Every 10 s, it checks the outboxes of all queues. `undisturbed`: makes a context in which no signal ends the
-    process, so that no outbox stays reserved for this relay.
+    Every 10 s, it checks the outboxes of all queues. `undisturbed`: returns a context manager that keeps signals from
+    ending the process. Otherwise, an outbox could stay reserved for a relay that has ended.
     """
 
     def __init__(

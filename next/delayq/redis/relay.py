@@ -79,7 +79,7 @@ class OutboxRelay:
         self._batches = BatchDuties(executor, keys, options, counts)
 
     async def relay(self, queue: str) -> Relayed:
-        """Relay one page of new records of a queue. When it is time for the next try, begin with the waiting records.
+        """Relay one page of the records of a queue: new records, or all records if waiting records must be tried again.
 
         A waiting record does not delay the other records. After an error, the other records of the page are still
         tried. The first error of the page is then raised.
@@ -132,8 +132,8 @@ class OutboxRelay:
     async def _carry_out(self, queue: str, steps: Sequence[Step], reserved_until: float) -> int:
         """Carry out the consequences of one page of records. Delete the finished records, and return their number.
 
-        End the reservation of the outbox too, unless it has expired at `reserved_until`. Another relay may then have
-        reserved the outbox.
+        Also end the reservation of the outbox, unless the reservation has expired at `reserved_until`, because another
+        relay may then have reserved the outbox.
         """
         await self._batches.note(steps)
         for step in steps:

@@ -301,7 +301,7 @@ class Child:
             self._slots.set_idle(since=sent_at, has_unread=self._consumer.has_unread())
         elif not taken and not self._has_told_wait:
             self._has_told_wait = True
-            logger.info("no job is ready; waiting for the jobs that follow ended jobs")
+            logger.info("no job is ready; waiting for follow-up jobs of ended jobs")
         self._add(taken, sent_at)
 
     def _replay(self) -> None:

@@ -61,7 +61,7 @@ def run_child(
     consumer = backend.consumer(slots.queues, name=name, order=options.order, forced=options.forced, wake_fd=wake_fd)
     try:
         lease = when_reachable(consumer.open, waits_for_login=True, is_ending=slots.is_to_stop)
-    except (BackendUnavailable, OutcomeUnknown, LoginRefused):  # and the supervisor has ordered the child to stop
+    except (BackendUnavailable, OutcomeUnknown, LoginRefused):  # raised only if the supervisor has ordered a stop
         return 0
     handlers = handlers_of_child(registry)
     in_flight = InFlight(slots, threads=options.threads)

@@ -87,7 +87,7 @@ def fork(main: Callable[[], int], *, title: str) -> int:
 
 
 def without_effect(*_: object) -> None:
-    """Do nothing at a signal. Programs that a handler starts do not inherit this, as they would inherit SIG_IGN."""
+    """Do nothing at a signal. Unlike SIG_IGN, this is not inherited by programs that a handler starts."""
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:
@@ -166,7 +166,7 @@ def wait_for_end(process_id: int, seconds: float) -> None:
 
 @contextlib.contextmanager
 def without_term() -> Iterator[None]:
-    """Hold TERM back during a block. It then takes effect at the end of the block."""
+    """Block TERM during a `with` block. If TERM arrives, it takes effect at the end of the `with` block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield

@@ -36,7 +36,7 @@ def install() -> None:
 
 
 def handlers() -> Iterator[logging.Handler]:
-    """Yield the log handlers of the root logger, of all other loggers, and the one for loggers without any."""
+    """Yield the log handlers of all loggers, and the handler of last resort, for loggers without a handler."""
     if logging.lastResort is not None:
         yield logging.lastResort
     yield from logging.root.handlers

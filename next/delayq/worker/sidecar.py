@@ -29,7 +29,7 @@ from delayq.worker.start_up import when_reachable
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_PAGE: Final = 1.0
-"""Longest wait for the relay to finish a page of records when its process ends, in seconds."""
+"""How long the relay may continue with a page of records after its process was told to end, in seconds."""
 
 
 class Sidecar:
@@ -66,12 +66,12 @@ class Sidecar:
             self.process_id, self._fork_at = None, now + pause
 
     def stop(self) -> None:
-        """Send TERM. The process ends at once, or when the relay has sent the follow-up jobs of a page of records."""
+        """Send TERM. The process ends at once, or after the page of records that the relay is handling."""
         if self.process_id is not None:
             send(self.process_id, signal.SIGTERM)
 
     def wait(self) -> None:
-        """Wait for the end of the process, but not longer than for a page of records."""
+        """Wait for the end of the process, for at most LAST_PAGE seconds."""
         if self.process_id is not None:
             wait_for_end(self.process_id, LAST_PAGE)
 
@@ -93,7 +93,8 @@ def move(
 ) -> None:
     """Run the loops for all listed queues in this process, until a signal ends the process.
 
-    `undisturbed`: a context in which no signal ends the process. The relay sends follow-up jobs in it.
+    `undisturbed`: a context manager that keeps signals from ending the process, while the relay handles a page of
+    records.
 
     Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable if the
     embedded server does not start, and ConfigError if the url cannot be used. Raises LoginRefused if the server refuses

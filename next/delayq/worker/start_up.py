@@ -19,7 +19,7 @@ WAITING: Final = "waiting for Redis"
 PAUSES: Final = wait_random_exponential(multiplier=0.2, max=5.0)
 
 LOOK_EVERY: Final = 0.1
-"""How often a pause checks whether to end, in seconds."""
+"""Interval between two calls of `is_ending` during a pause, in seconds."""
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ def when_reachable(
 
     `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown
     is raised; None = wait without end. Raises LoginRefused at once, unless `waits_for_login` is True, as for a process
-    of a running worker. `is_ending`: when it returns True, the error of the last call is raised.
+    of a running worker. `is_ending`: when it returns True, a pause ends early, and the next error of the call is
+    raised.
     """
     retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)
     if waits_for_login:

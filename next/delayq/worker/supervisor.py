@@ -34,8 +34,8 @@ extended.
 LONGEST_STEP: Final = 2.0
 """Longest time that a step takes while the backend does not answer, in seconds.
 
-If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step, or the lookup of
-a host name took long.
+If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step, or a name server
+did not answer.
 """
 
 
@@ -77,7 +77,7 @@ class Supervisor:
     def run(self) -> int:
         """Run turns until the worker is shutting down and its children have ended. Return the exit code."""
         if signal.getsignal(signal.SIGUSR1) in (signal.SIG_DFL, signal.SIG_IGN):
-            signal.signal(signal.SIGUSR1, without_effect)  # its default would end the worker without a log line
+            signal.signal(signal.SIGUSR1, without_effect)  # by default, it would end the worker without a log line
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         while True:
             self.turn()
@@ -148,9 +148,9 @@ class Supervisor:
             self._stopping.on_signal(number, self._children.all)
 
     def _note_suspension(self, late: float, cause: str) -> None:
-        """Extend the time limits of jobs by a delay in seconds, if it is so long that the worker was suspended.
+        """Extend the time limits of jobs by a delay in seconds, if the delay is longer than SUSPENDED_AFTER.
 
-        `cause`: a text for the log, which the number of seconds follows.
+        `cause`: the beginning of the log line, before the number of seconds.
         """
         if late > SUSPENDED_AFTER:
             logger.warning("%s %.1f s; the time limits of running jobs were extended by that much", cause, late)

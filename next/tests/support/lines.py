@@ -1,11 +1,11 @@
-"""Read a file that another process writes at the same time."""
+"""Reads files to which another process may be writing."""
 
 from pathlib import Path
 
 
 def complete_lines(path: Path) -> list[str]:
-    """Return the lines that have their newline; a line that is being written can be seen in part.
+    """Return the lines of a file, without a last line that is still being written and has no newline yet.
 
-    A file that does not exist has no lines.
+    If the file does not exist, return no lines.
     """
     return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []

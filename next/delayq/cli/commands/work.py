@@ -249,7 +249,9 @@ def move(
 def _exit_at_signals(undisturbed: threading.Lock) -> None:
     """End this process with code 0 at TERM, INT and HUP, even while C code blocks the main thread.
 
-    While the main thread has the lock `undisturbed`, wait for the end of its page of records, for at most LAST_PAGE.
+    If the main thread holds the lock `undisturbed`, first wait for up to LAST_PAGE seconds, so that the relay can
+    finish its page of records.
+
     Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
     name server takes many seconds. So a thread waits for the number that Python writes as soon as a signal arrives.
     """

@@ -12,7 +12,7 @@ from delayq.redis.scripts import load
 Switch = Literal["", "pause", "maintenance", "restart"]
 
 CLEAR_LIMIT: Final = 500
-"""Number of jobs that one call of clear.lua deletes."""
+"""Maximum number of jobs that one call of clear.lua deletes."""
 
 UNTIL_ENDED = 0
 """The value of `for_ms` for a pause or maintenance without end."""

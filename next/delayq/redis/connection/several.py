@@ -48,10 +48,10 @@ def host_in_url(host: str, port: int) -> str:
 
 
 def host_named_by(node: str, host: str) -> str:
-    """Return the host of a node that another node named.
+    """Return the host that a node of a cluster gave in a reply.
 
-    A node that does not know the host writes '' or '?': then the host is that of the node that was asked. `node`: host
-    and port of the node that was asked.
+    A node that does not know the host replies '' or '?'. In this case, return the host of the node that replied.
+    `node`: host and port of the node that replied.
     """
     return host if host not in ("", "?") else node.rpartition(":")[0].strip("[]")
 

@@ -193,7 +193,10 @@ def _ranges(reply: list[Any]) -> list[tuple[int, int, str, int]]:
 
 
 def _host(primary: list[Any]) -> str:
-    """Return the host of a node, '' = unknown. A node that has no name although names are preferred still has an IP."""
+    """Return the host of a node; '' = unknown.
+
+    If the cluster prefers host names, but this node has none, return its IP address.
+    """
     host, _, _, *more = primary
     if host == b"?" and more:
         host = dict(zip(more[0][::2], more[0][1::2], strict=True)).get(b"ip")

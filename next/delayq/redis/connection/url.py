@@ -258,7 +258,10 @@ class UnsetAddress(Address):
 
 
 def form_like(url: str, form: str) -> str:
-    """Return a form of a url, with TLS if this url has TLS. `url` may be the url of another kind of server."""
+    """Return `form`, the pattern of a url, with `rediss` instead of `redis` if `url` uses TLS.
+
+    `url` may be the url of another kind of server.
+    """
     return form.replace("redis", "rediss", 1) if url.startswith("rediss") else form
 
 
