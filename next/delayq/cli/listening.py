@@ -21,7 +21,7 @@ def listen(folder: Path, command: Sequence[str]) -> int:
     returns the exit code of the worker. The same signal again, at least 2 s later, ends the worker at once.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
         signal.signal(signal.SIGHUP, _interrupt)
     seen = snapshot(folder)
     worker = _start(command)

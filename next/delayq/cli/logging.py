@@ -27,6 +27,8 @@ ROOT: Final = "delayq"
 _HANDLER: Final = "delayq.stderr"
 MAX_TEXT: Final = 16 * 1024
 """Maximum size of a message, and of a traceback, in bytes of UTF-8."""
+PIECE: Final = 1_000
+"""Number of characters that a pipe takes at once if it can be written: at most 4 KiB of UTF-8."""
 PATIENCE: Final = 1.0
 """Seconds to wait for a reader of a full pipe before the first log line is dropped."""
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
@@ -80,17 +82,40 @@ class StderrHandler(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self._dropped = 0
+        self._supervisor = os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line of a record, or drop the line. After dropped lines, first write a line with their number."""
-        if not takes_output(self.stream, within=0.0 if self._dropped else PATIENCE):
-            self._dropped += 1
-            return
         if self._dropped:
-            text = f"{self._dropped} log lines were dropped, because nobody read stderr"
+            text = f"log lines dropped, because nobody read stderr: {self._dropped}"
+            if not self._write(logging.makeLogRecord({"name": ROOT, "levelname": "WARNING", "msg": text}), within=0.0):
+                self._dropped += 1
+                return
             self._dropped = 0
-            super().emit(logging.makeLogRecord({"name": ROOT, "levelname": "WARNING", "msg": text}))
-        super().emit(record)
+        if not self._write(record, within=PATIENCE):
+            self._dropped += 1
+
+    def _write(self, record: logging.LogRecord, *, within: float) -> bool:
+        """Write a line, or return False if nobody has read the stream `within` seconds.
+
+        In the supervisor, a long line is written in pieces that a pipe takes at once. In other processes, a long line
+        is written as a whole, so that lines of several processes are not mixed.
+        """
+        if os.getpid() != self._supervisor:
+            if takes_output(self.stream, within=within):
+                super().emit(record)
+                return True
+            return False
+        try:
+            line = self.format(record) + self.terminator
+            for start in range(0, len(line), PIECE):
+                if not takes_output(self.stream, within=within):
+                    return False
+                self.stream.write(line[start : start + PIECE])
+                self.stream.flush()
+        except Exception:
+            self.handleError(record)
+        return True
 
 
 class SafeText(logging.Filter):

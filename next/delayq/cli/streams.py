@@ -74,7 +74,7 @@ def takes_output(stream: TextIO, *, within: float) -> bool:
     """
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # the last one: a stream that an application has made
         return True
     if not hasattr(select, "poll"):  # on Windows, and with green threads
         return True

@@ -27,9 +27,15 @@ class ModelRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     database: str = ""
 
     def __post_init__(self) -> None:
-        """Turn a UUID into a text, because JSON has no UUIDs."""
+        """Turn a UUID into a text, because JSON has no UUIDs. Raises InvalidInput for a key of another type."""
         if isinstance(self.key, UUID):
             msgspec.structs.force_setattr(self, "key", str(self.key))
+        elif not isinstance(self.key, int | str) or isinstance(self.key, bool):
+            raise InvalidInput(
+                f"The ModelRef of {shown(self.model)} has the key {shown(self.key)}.",
+                hint="Give the primary key of a saved model: an int, a str or a UUID.",
+                field="key",
+            )
 
 
 def unsaved(model: object, key: Any, *, hint: str) -> InvalidInput:

@@ -90,7 +90,27 @@ def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
             callable(getattr(one, "handle", None)) or callable(getattr(one, "ahandle", None))
         ):
             raise InvalidInput(f"The middleware {shown(one)} cannot run.", hint=HINT, field="middleware")
+        for name in ("handle", "ahandle"):
+            if callable(method := getattr(one, name, None)) and not takes(method, 2):
+                raise InvalidInput(
+                    f"The method `{name}` of the middleware {type(one).__name__} does not take a job and `next`.",
+                    hint=HINT,
+                    field="middleware",
+                )
     return tuple(middleware)
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Return False if a function cannot be called with `count` values by position."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C without a signature
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def check_fits(

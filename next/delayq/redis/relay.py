@@ -40,10 +40,14 @@ reservation of a worker that has just ended.
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Waiting records in the outbox of a queue. `last`: no waiting record is later. `again_at`: time of next try."""
+    """Waiting records in the outbox of a queue. `last`: no waiting record is later. `again_at`: time of next try.
+
+    `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
+    """
 
     last: str
     again_at: float
+    is_more: bool
 
 
 def time_of_record(entry: str) -> int:
@@ -85,9 +89,9 @@ class OutboxRelay:
         tried. The first error of the page is then raised.
         """
         waiting = self._waiting.pop(queue, None)
-        is_early = waiting is not None and self._clock() < waiting.again_at
-        after = waiting.last if waiting is not None and is_early else calls.FROM_START
-        left = waiting if is_early else None
+        goes_on = waiting is not None and (waiting.is_more or self._clock() < waiting.again_at)
+        after = waiting.last if waiting is not None and goes_on else calls.FROM_START
+        left = waiting if goes_on else None
         reserved_until = self._clock() + CLAIM_MS / 1000
         page = await self._executor.run(
             calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
@@ -98,7 +102,7 @@ class OutboxRelay:
         relayed = 0
         if steps:
             relayed = await self._carry_out(queue, steps, reserved_until)
-            left = self._waiting_after(steps, left)
+            left = self._waiting_after(steps, left, is_more=page.is_more)
         elif left is not None:
             await self._executor.run(calls.release_outbox(self._keys, queue))
         if left is not None:
@@ -107,12 +111,12 @@ class OutboxRelay:
             return Relayed(relayed, 0.0)
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
-    def _waiting_after(self, steps: Sequence[Step], before: Waiting | None) -> Waiting | None:
+    def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
         """Return the waiting records of these steps, together with the records that were waiting before."""
         times = [self._clock() + step.again_in for step in steps if step.again_in is not None]
         if before is not None:
             times.append(before.again_at)
-        return Waiting(steps[-1].entry, min(times)) if times else None
+        return Waiting(steps[-1].entry, min(times), is_more) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
         """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""

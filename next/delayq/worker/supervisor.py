@@ -89,8 +89,8 @@ class Supervisor:
             # With no children left, Heartbeat removes this worker from the list of live workers. During an outage,
             # this is left out, and the entry expires.
             self._step_alive([])
-        if not self._stopping.leaves_now:
-            self._sidecar.wait()
+            if not self._stopping.leaves_now:
+                self._sidecar.wait()
         return self._stopping.code
 
     def turn(self) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
@@ -244,5 +245,40 @@ def test_lines_are_dropped_and_counted_while_nobody_reads(monkeypatch: pytest.Mo
         assert 10 < written < 200
         handler.emit(logging.makeLogRecord({"msg": "the last one", "levelname": "INFO", "name": "shop"}))
         dropped, last = other_end.read(1_000_000).decode().splitlines()
-    assert f"{200 - written} log lines were dropped, because nobody read stderr" in dropped
+    assert dropped.endswith(f"log lines dropped, because nobody read stderr: {200 - written}")
     assert last.endswith("the last one")
+
+
+def test_a_long_line_does_not_wait_for_a_reader_in_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe with little room takes the start of the line; the rest is dropped."""
+    monkeypatch.setattr("delayq.cli.logging.PATIENCE", 0.1)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.read(reader, 8192)
+    os.set_blocking(writer, True)
+    with open(writer, "w", encoding="utf-8") as stream, open(reader, "rb", buffering=0) as other_end:
+        monkeypatch.setattr(sys, "stderr", stream)
+        handler = StderrHandler()
+        handler.emit(logging.makeLogRecord({"msg": "y" * 16_000, "levelname": "INFO", "name": "shop"}))
+        assert other_end.read(1_000_000).count(b"y") in range(1, 16_000)
+        handler.emit(logging.makeLogRecord({"msg": "the last one", "levelname": "INFO", "name": "shop"}))
+        assert other_end.read(1_000_000).endswith(b"stderr: 1\nthe last one\n")
+
+
+def test_a_stream_of_the_application_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream:
+        def __init__(self) -> None:
+            self.written = ""
+
+        def write(self, text: str) -> None:
+            self.written += text
+
+        def flush(self) -> None: ...
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    StderrHandler().emit(logging.makeLogRecord({"msg": "heard", "levelname": "INFO", "name": "shop"}))
+    assert stream.written == "heard\n"

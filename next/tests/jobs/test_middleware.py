@@ -26,7 +26,7 @@ from delayq.core.envelope import decode
 from delayq.core.outcome import Done, GiveUp, Policy, RunAgain, decide
 from delayq.jobs.dispatch import _by_name
 from delayq.jobs.local_run import Ran, arun, run
-from delayq.jobs.middleware import AnyMiddleware
+from delayq.jobs.middleware import AnyMiddleware, check_middleware
 from delayq.jobs.registry import Registry, registry
 from tests.support.queue import envelope_of
 
@@ -300,3 +300,11 @@ def test_an_async_condition_is_refused() -> None:
     for make in (lambda: Skip.when(is_night), lambda: Skip.unless(is_night), lambda: FailOnException(is_night)):
         with pytest.raises(InvalidInput, match=r"is_night is async, but delayq calls it without `await`"):
             make()
+
+
+def test_middleware_that_does_not_take_next_is_refused() -> None:
+    class Short:
+        def handle(self, job: object) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"`handle` of the middleware Short does not take a job and `next`"):
+        check_middleware([Short()])

@@ -43,7 +43,7 @@ from delayq.jobs.local_run import Ran, arun, run
 from delayq.jobs.models import Wanted
 from tests.jobs.support import payload_of
 from tests.support.queue import envelope_of
-from tests.support.sqlalchemy_shop import Base, Buyer, Line, Note, Order, RushOrder, Score, Stock, Tag
+from tests.support.sqlalchemy_shop import Badge, Base, Buyer, Line, Note, Order, RushOrder, Score, Stock, Tag
 
 SHOP = "tests.support.sqlalchemy_shop"
 UUID_KEY = UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -62,7 +62,14 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     with Session(engine) as session:
         session.add_all([Order(id=42, lines=[Line(id=1), Line(id=2)]), Order(id=43), RushOrder(id=44)])
         session.add_all(
-            [Buyer(id=UUID_KEY), Stock(warehouse=1, product=2), Score(value=0.5), Note(text="hello"), Tag(name="Red")]
+            [
+                Buyer(id=UUID_KEY),
+                Stock(warehouse=1, product=2),
+                Score(value=0.5),
+                Note(text="hello"),
+                Tag(name="Red"),
+                Badge(code="B5"),
+            ]
         )
         session.commit()
     yield engine
@@ -311,11 +318,12 @@ SPELLINGS = [
     (Buyer, UUID_KEY, UUID_KEY.hex),
     (Buyer, UUID_KEY, str(UUID_KEY).upper()),
     (Tag, "Red", "rED"),
+    (Badge, "B5", 5),
 ]
 
 
 @pytest.mark.parametrize(("kind", "key", "text"), SPELLINGS)
-def test_a_key_in_another_spelling_finds_its_row(engine: Engine, kind: type, key: Any, text: str) -> None:
+def test_a_key_in_another_spelling_finds_its_row(engine: Engine, kind: type, key: Any, text: Any) -> None:
     seen: list[Any] = []
     path = engine.url.database
     async_engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
@@ -336,7 +344,7 @@ def test_a_key_in_another_spelling_finds_its_row(engine: Engine, kind: type, key
         assert ran(name, {"one": wanted, "several": [wanted, standard]}).outcome == Done()
     assert seen == [[key] * 3] * 2
     payload = payload_of(declared.job(ModelRef(**wanted), [ModelRef(**wanted)]))
-    if kind is not Tag:
+    if kind not in (Tag, Badge):
         assert payload["one"] == payload["several"][0] == ref(42 if kind is Order else str(UUID_KEY), kind.__name__)
     asyncio.run(async_engine.dispose())
 
@@ -666,3 +674,9 @@ def test_a_scoped_session_is_that_of_the_handler(engine: Engine) -> None:
     with Session(engine) as session:
         assert session.get_one(Order, 42).state == "closed"
     sessions.remove()
+
+
+@pytest.mark.parametrize("key", [None, True, 1.5, ("a", 1)])
+def test_a_reference_needs_a_key(key: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"The ModelRef of 'shop.Order' has the key .*Give the primary key"):
+        ModelRef("shop.Order", key)

@@ -106,3 +106,12 @@ def test_the_asyncio_client_has_the_same_operations(blocking: DelayQ, url: str) 
         await client.close()
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("ms", [0, -5, 10**30, "5s", None, True])
+def test_a_place_without_a_valid_length_is_refused(blocking: DelayQ, server: redis.Redis, ms: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^expire_ms is"):
+        acquire(blocking, "a", ms=ms)
+    with pytest.raises(InvalidInput, match=r"^expires_ms is"):
+        blocking.limits.release("mail", holder="orders a", expires_ms=-1 if ms == 0 else ms)
+    assert server.keys() == []

@@ -290,6 +290,22 @@ def test_a_relay_that_ends_between_two_pages_does_not_keep_the_outbox(
     assert drive(make_relay(queue, name="relay-2").relay("orders")) == Relayed(1)
 
 
+def test_waiting_records_do_not_delay_the_later_pages(queue: QueueOnServer, server: redis.Redis) -> None:
+    """Their next try comes after the last page, even if its time has come before."""
+    clock = Clock()
+    digest = "0" * 32
+    queue.schedule("owner", f"+{HOUR}", lock=digest, now="")
+    waiting = chained("first", link("next", extra=f',"unique":"{digest}"', delay_ms=HOUR))
+    for _ in range(PAGE + 1):
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": waiting})
+    assert queue.ack(start(queue, chained("last", link("behind", delay_ms=HOUR)), "last"))
+    relay = make_relay(queue, clock=clock)
+    for _ in range(3):
+        drive(relay.relay("orders"))
+        clock.now += 10
+    assert "behind" in ids_of(queue)
+
+
 # --- batches
 
 

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, Uuid
+from sqlalchemy import Dialect, ForeignKey, Integer, String, TypeDecorator, Uuid
 from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
 
@@ -56,3 +56,21 @@ class Note(MappedAsDataclass, Base):
 class Tag(Base):
     __tablename__ = "tags"
     name: Mapped[str] = mapped_column(String(20, collation="NOCASE"), primary_key=True)
+
+
+class _Code(TypeDecorator[str]):
+    """Numbers in the database, texts such as B5 in Python."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> int | None:
+        return None if value is None else int(str(value).removeprefix("B"))
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else f"B{value}"
+
+
+class Badge(Base):
+    __tablename__ = "badges"
+    code: Mapped[str] = mapped_column(_Code, primary_key=True)

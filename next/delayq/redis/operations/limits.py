@@ -6,7 +6,9 @@ from typing import Any, Final, TypeVar, cast
 
 from delayq.core.display import shown
 from delayq.core.errors import LimitNotFound
+from delayq.core.job_spec import check_whole_number
 from delayq.core.limits import LimitInfo, RateLimit, check_key, check_limit, check_limit_name, check_rates
+from delayq.core.times import MAX_DURATION_MS
 from delayq.redis.calls import inspect
 from delayq.redis.calls import limits as calls
 from delayq.redis.calls.call import Call, value_of
@@ -37,13 +39,17 @@ class LimitOperations:
             limit=check_limit(limit),
             holder=holder,
             key=check_key(key),
-            expire_ms=expire_ms,
+            expire_ms=check_whole_number("expire_ms", expire_ms, least=1, most=MAX_DURATION_MS),
         )
         return (await self._ask(name, call)).expires_ms
 
     async def release(self, name: str, *, holder: str, expires_ms: int, key: str = "") -> bool:
-        """Free a place. `expires_ms`: the answer of `acquire`. Return False if the caller no longer has the place."""
-        call = calls.release_place(self._session.keys, name, holder=holder, key=key, expires_ms=expires_ms)
+        """Free a place. `expires_ms`: the answer of `acquire`. Return False if the caller no longer has the place.
+
+        Raises InvalidInput.
+        """
+        ends = check_whole_number("expires_ms", expires_ms, least=0, most=2**53)
+        call = calls.release_place(self._session.keys, check_limit_name(name), holder=holder, key=key, expires_ms=ends)
         return await self._session.executor.run(call)
 
     async def take(self, name: str, rate: RateLimit | Sequence[RateLimit], *, key: str = "") -> bool:
