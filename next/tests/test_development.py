@@ -50,7 +50,7 @@ def test_the_demo_shows_everything_and_leaves_nothing_behind(project: Path, tmp_
     assert list(tmp_path.glob("delayq-demo-*")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_listen_runs_the_code_as_it_is_now(project: Path, number: signal.Signals) -> None:
     application = project / "app.py"
     application.write_text("VERSION = 1\n" + APPLICATION)

@@ -17,12 +17,14 @@ SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "bui
 def listen(folder: Path, command: Sequence[str]) -> int:
     """Run a worker by its command, and restart it when a Python file below the folder changes.
 
-    A worker that has exited is started again at the next change. TERM, HUP and Ctrl-C stop the worker, and the function
-    returns the exit code of the worker. The same signal again, at least 2 s later, ends the worker at once.
+    A worker that has exited is started again at the next change. TERM, HUP, QUIT and Ctrl-C stop the worker,
+    and the function returns the exit code of the worker. The same signal again, at least 2 s later, ends the worker at
+    once.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
-        signal.signal(signal.SIGHUP, _interrupt)
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
+        number = getattr(signal, name, None)  # Windows has only the first one
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
     seen = snapshot(folder)
     worker = _start(command)
     is_stopping = False

@@ -118,7 +118,9 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
             f"{rough_duration(idle_ms)}. This consumer has probably died."
         )
         start = f"Start a worker: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
-        again = f"The job is delivered again in about {rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)}."
+        wait = rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)
+        visit = f"A mover last served the queue {rough_duration(_mover_age_ms(facts.stats))} ago."
+        again = f"If a mover runs, the job is delivered again in about {wait}. {visit}"
         yield Reason("lease-silent", what, start if _is_mover_silent(facts.stats) else again)
     else:
         yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")

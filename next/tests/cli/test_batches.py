@@ -259,3 +259,12 @@ def test_a_connection_can_be_chosen(run: Run, client: DelayQ, url: str) -> None:
     send("b1")
     assert isinstance(run("--prefix", "other", "batch", "show", "b1").exception, BatchNotFound)
     assert run("--prefix", "other", "batch", "list").stderr == "delayq: No batch is known.\n"
+
+
+@pytest.mark.parametrize("field", ["total", "created_ms", "cancelled_ms"])
+def test_a_damaged_number_does_not_stop_the_list(run: Run, client: DelayQ, server: redis.Redis, field: str) -> None:
+    send("b1")
+    send("b2")
+    server.hset("delayq:{batch:b1}:plan", field, "many")
+    assert {line["id"] for line in lines(run, "list")} == {"b1", "b2"}
+    assert run("batch", "show", "b1").exit_code == 0

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import redis
 
 from delayq import DelayQ, RateLimit
 from delayq.core.errors import LimitNotFound
@@ -60,3 +61,9 @@ def test_an_unknown_limit_is_told_as_json(run: Run) -> None:
         end = run("limit", "free", "nail", *(["--key", key] if key else []), "--json")
         assert json.loads(end.stdout) == {"name": "nail", "key": key, "outcome": "unknown"}
         assert isinstance(end.exception, LimitNotFound)
+
+
+def test_a_damaged_counter_does_not_stop_the_list(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    hold(client, "ann")
+    server.hset("delayq:{limit:mail}:counters", "granted", "many")
+    assert json.loads(run("limit", "list", "--json").stdout)["granted"] == 0

@@ -7,7 +7,7 @@ import msgspec
 
 from delayq.core.follow_up import Duty
 from delayq.redis.calls import call
-from delayq.redis.calls.call import Call, Parse, T, command, read, script_call
+from delayq.redis.calls.call import Call, Parse, T, command, number, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -142,7 +142,7 @@ def note_batch(
             plan,
             [duty.decode() for duty in due],
             [answer == 1 for answer in answers],
-            _number(cancelled_ms),
+            number(cancelled_ms),
         )
 
     return batch_call(
@@ -180,14 +180,14 @@ def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
         return None
     return BatchRow(
         id=batch_id,
-        total=int(total or 0),
+        total=number(total) or 0,
         pending=pending,
         succeeded=succeeded,
         broken=broken,
         skipped=skipped,
-        created_ms=int(created_ms),
-        cancelled_ms=_number(cancelled_ms),
-        finished_ms=_number(finished_ms),
+        created_ms=number(created_ms) or 0,
+        cancelled_ms=number(cancelled_ms),
+        finished_ms=number(finished_ms),
         allow_failures=allow == b"1",
         plan=plan or b"",
     )
@@ -215,8 +215,8 @@ def _read_opened(reply: list[bytes]) -> Opened:
     answer, total, cancelled_ms, *pending = reply
     return Opened(
         answer.decode(),  # type: ignore[arg-type]  # the manual lists the answers
-        int(total),
-        _number(cancelled_ms),
+        number(total) or 0,
+        number(cancelled_ms),
         [word != b"0" for word in pending],
         frozenset(n for n, word in enumerate(pending) if word == b"2"),
     )
@@ -225,10 +225,6 @@ def _read_opened(reply: list[bytes]) -> Opened:
 def count_records(keys: Keys, shard: str) -> Call[int]:
     """Read the number of job-end records that the relay has not carried out yet."""
     return read("XLEN", keys.of_queue(shard, "outbox"), parse=int)
-
-
-def _number(word: bytes | None) -> int | None:
-    return int(word) if word else None
 
 
 def list_batch(keys: Keys, batch_id: str, created_ms: int, *, oldest_ms: int) -> list[Call[int]]:

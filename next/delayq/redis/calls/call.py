@@ -138,6 +138,16 @@ def _words(
     return ("EVALSHA", script.sha, len(keys), *keys, *ordered, *flat)
 
 
+def number(reply: bytes | None) -> int | None:
+    """Read a score or a counter, None = none. Numbers of other programs may be fractions, infinite, or other text."""
+    if not reply:
+        return None
+    try:
+        return int(float(reply))
+    except (ValueError, OverflowError):
+        return None
+
+
 def value_of(outcome: T | BackendError) -> T:
     """Return the value of one call of a round trip, or raise its error."""
     if isinstance(outcome, BackendError):

@@ -14,7 +14,7 @@ from delayq.core.shards import queue_of
 from delayq.core.states import State
 from delayq.core.times import format_instant
 from delayq.core.views import DayCounts, JobInfo, Page, QueueStats
-from delayq.redis.calls.call import Call, queue_call, read, script_call
+from delayq.redis.calls.call import Call, number, queue_call, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -159,16 +159,16 @@ def _read_job(queue: str, job_id: str, reply: list[bytes]) -> JobInfo | None:
         state=state,
         raw=raw,
         envelope=_envelope(raw),
-        due_ms=_number(due),
-        failed_ms=_number(ended_at) if state == "failed" else None,
-        forget_ms=_number(ended_at) if state == "completed" else None,
+        due_ms=number(due),
+        failed_ms=number(ended_at) if state == "failed" else None,
+        forget_ms=number(ended_at) if state == "completed" else None,
         failure=failures.decode(failure) if state != "completed" else None,
         stored_result=_json(result),
-        recoveries=_number(recoveries) or 0,
+        recoveries=number(recoveries) or 0,
         entry=entry.decode(),
         consumer=consumer.decode(),
-        idle_ms=_number(idle),
-        cancel_asked_ms=_number(asked),
+        idle_ms=number(idle),
+        cancel_asked_ms=number(asked),
         progress=_json(progress),
     )
 
@@ -181,9 +181,9 @@ def job_of(queue: str, state: State, row: Row) -> JobInfo:
         state=state,
         raw=row.raw,
         envelope=_envelope(row.raw),
-        due_ms=_number(row.time) if state not in ("failed", "completed") else None,
-        failed_ms=_number(row.time) if state == "failed" else None,
-        forget_ms=_number(row.time) if state == "completed" else None,
+        due_ms=number(row.time) if state not in ("failed", "completed") else None,
+        failed_ms=number(row.time) if state == "failed" else None,
+        forget_ms=number(row.time) if state == "completed" else None,
         entry=row.entry.decode(),
     )
 
@@ -208,16 +208,6 @@ def _json(raw: bytes) -> Any:
 def _day_counts(day: int, row: dict[str, Any]) -> DayCounts:
     counters = {name: int(n) for name, n in row.items() if name != "day" and isinstance(n, int | float)}
     return DayCounts(format_instant(day * _DAY_MS)[:10], counters)
-
-
-def _number(reply: bytes) -> int | None:
-    """Read a score or a counter. Numbers of other programs may be fractions, infinite, or other text."""
-    if not reply:
-        return None
-    try:
-        return int(float(reply))
-    except (ValueError, OverflowError):
-        return None
 
 
 def _read_stats(queue: str, reply: list[Any]) -> QueueStats:

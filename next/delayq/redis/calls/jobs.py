@@ -8,7 +8,7 @@ import msgspec
 from delayq.core.errors import BackendError
 from delayq.core.job_spec import NewJob
 from delayq.core.states import Answer, State
-from delayq.redis.calls.call import Call, queue_call
+from delayq.redis.calls.call import Call, number, queue_call
 from delayq.redis.keys import Keys
 
 ONCE_MS: Final = 60_000
@@ -199,7 +199,7 @@ def retry(
         "retry",
         keys,
         queue,
-        lambda reply: RetryAnswer(reply[0].decode(), _number(reply[1]), reply[2].decode()),
+        lambda reply: RetryAnswer(reply[0].decode(), number(reply[1]), reply[2].decode()),
         repeatable=False,
         now=now_ms,
         queue=queue,
@@ -237,20 +237,16 @@ def _read_placed(reply: list[Any]) -> Any:
         return ShardsChanged("The queue has another number of shards.")
     answers = iter(reply[1:])
     placed = [
-        Placed(_word(answer), state.decode(), _number(due), job_id.decode())
+        Placed(_word(answer), state.decode(), number(due), job_id.decode())
         for answer, state, due, job_id in zip(answers, answers, answers, answers, strict=True)
     ]
     return OfNewQueue(placed) if reply[0] == b"1" else placed
 
 
 def _read_rescheduled(reply: list[bytes]) -> Rescheduled:
-    return Rescheduled(_word(reply[0]), _number(reply[1]))
+    return Rescheduled(_word(reply[0]), number(reply[1]))
 
 
 def _word(reply: bytes) -> Answer:
     word: Answer = reply.decode()  # type: ignore[assignment]  # the manuals of the scripts list the answers
     return word
-
-
-def _number(reply: bytes) -> int | None:
-    return int(reply) if reply else None

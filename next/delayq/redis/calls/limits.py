@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core.limits import RateLimit
-from delayq.redis.calls.call import Call, command, read, script_call
+from delayq.redis.calls.call import Call, command, number, read, script_call
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -88,7 +88,7 @@ def read_counters(keys: Keys, name: str) -> Call[list[int]]:
     """Read how many times a limit has granted, and how many times it has refused."""
 
     def parse(words: list[Any]) -> list[int]:
-        return [int(word or 0) for word in words]
+        return [number(word) or 0 for word in words]
 
     return read("HMGET", keys.of_limit(name, "counters"), "granted", "refused", parse=parse)
 
