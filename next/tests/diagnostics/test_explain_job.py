@@ -184,7 +184,7 @@ def test_the_limit_is_named() -> None:
 def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
     (waits,) = reasons("reserved", consumer="w", idle_ms=25_000)
     assert waits.what == "w has the job, but has not renewed its lease of 30s for 25s. This consumer has probably died."
-    assert waits.next.startswith("If a mover runs, the job is delivered again in about 15s. A mover last served the ")
+    assert waits.next.startswith(
         "If a mover runs, the job is delivered again in about 15s. A mover last served the queue "
     )
     (stuck,) = reasons("reserved", consumer="w", idle_ms=25_000, stats={"mover_tick_ms": NOW - 60_000})
