@@ -108,6 +108,12 @@ def test_a_queue_keeps_its_lease(client: Any) -> None:
     assert client.stats("orders")[0].lease_ms == 2 * MINUTE
 
 
+def test_a_queue_with_a_damaged_lease_is_known(client: Any, server: redis.Redis) -> None:
+    client.schedule("n", queue="orders", delay="1h")
+    server.hset("test:{orders}:meta", "lease_ms", "long")
+    assert client.queue_show("orders").holds["scheduled"] == 1
+
+
 def test_a_queue_that_holds_jobs_is_not_removed(client: Any) -> None:
     client.schedule("n", queue="orders", delay="1h")
     with pytest.raises(QueueInUse, match=r"The queue 'orders' has jobs: 1 scheduled\. `delayq clear --queue orders`"):

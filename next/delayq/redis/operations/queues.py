@@ -210,7 +210,7 @@ class QueueOperations(OperationsBase[RefT]):
         """Read the settings of a queue, and the number of jobs in each state. Raises QueueNotFound and InvalidInput."""
         name = check_queue(queue)
         (stats,) = await self.stats(name)
-        if not stats.lease_ms:
+        if not stats.lease_ms and name not in await self.queues():
             raise QueueNotFound(f"No queue {name!r} is known.", hint="`delayq stats` lists the queues.")
         shards = await self._session.shards.read(name)
         holds = await read_holds(self._session, shards)
