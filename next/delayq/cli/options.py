@@ -25,7 +25,9 @@ WhichQueue = Annotated[_Text, _option("--queue", "QUEUE", "Queue [DELAYQ_QUEUE, 
 WhichQueues = Annotated[_Texts, _option("--queue", "QUEUE,…", "Queues [DELAYQ_QUEUE, else 'default'].")]
 OfQueue = Annotated[_Text, _option("--queue", "QUEUE", "Only this queue [all].")]
 OfQueues = Annotated[_Texts, _option("--queue", "QUEUE,…", "Only these queues [all].")]
-Queues = Annotated[_Texts, _option("--queue", "QUEUE,…", "Queues to serve, by priority [queues of the declared jobs].")]
+Queues = Annotated[
+    _Texts, _option("--queue", "QUEUE,…", "Queues to serve, by priority [queues of the declared jobs, sorted by name].")
+]
 In = Annotated[_Text, _option("--in", "DURATION", "Run after this time: 90s, 15m, 1h30m, 2d.")]
 At = Annotated[_Text, _option("--at", "TIME", "Run at this time: 2026-11-21T15:00:00Z.")]
 Tz = Annotated[_Text, _option("--tz", "ZONE", "Time zone of --at: Europe/Berlin.")]

@@ -134,12 +134,13 @@ class _Found:
         self._by_text.update(((kind, str(sqlalchemy.inspect(one).identity[0])), one) for one in objects)
 
     def queries_of_missing(self) -> Iterator[tuple[type, ModelRef, Any]]:
-        """Yield a query for each key without an object, because the key of the object can have another text.
+        """Yield a query for each key without an object, if the key of the object can have another text.
 
         For example, a database may ignore case, and a type of the application may convert keys.
         """
         for (kind, ref), key in self._keys.items():
-            if (kind, str(key)) not in self._by_text:
+            is_converted = isinstance(_key_column(kind).type, sqlalchemy.types.TypeDecorator)
+            if (isinstance(key, str) or is_converted) and (kind, str(key)) not in self._by_text:
                 yield kind, ref, sqlalchemy.select(kind).where(_key_column(kind) == key)
 
     def place(self, kind: type, ref: ModelRef, one: Any) -> None:

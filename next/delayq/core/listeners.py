@@ -36,14 +36,13 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
 
     def register(function: Callable[[E], R]) -> Callable[[E], R]:
         name = shown(getattr(function, "__qualname__", function))
-        plain = inspect.unwrap(function)
-        if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
                 f"The listener {name} is a generator function, so calling it would not run its code.",
                 hint="Remove `yield` from it.",
                 field="listener",
             )
-        if inspect.iscoroutinefunction(plain):
+        if inspect.iscoroutinefunction(function):
             raise InvalidInput(
                 f"The listener {name} is async.",
                 hint="Use a plain function, or the decorator `queued_listener`, which also accepts async functions.",

@@ -6,7 +6,7 @@ from typing import Any
 from delayq.core.control_flow import Fail, JobSignal
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
-from delayq.jobs.handlers import refuse_async
+from delayq.jobs.handlers import checked_result, refuse_async
 from delayq.jobs.middleware import Next, RunningJob
 
 Condition = bool | Callable[[RunningJob], object]
@@ -48,7 +48,7 @@ class Skip:
 
     def _skips(self, job: RunningJob) -> bool:
         condition = self._condition
-        return bool(condition(job) if callable(condition) else condition) is self._skips_if
+        return bool(checked_result(condition(job)) if callable(condition) else condition) is self._skips_if
 
 
 class SkipIfBatchCancelled:
@@ -116,4 +116,4 @@ def _is_usable(wanted: object) -> bool:
 def _matches(wanted: type[Exception] | Callable[[Exception], object], error: Exception) -> bool:
     if isinstance(wanted, type):
         return isinstance(error, wanted)
-    return bool(wanted(error))
+    return bool(checked_result(wanted(error)))

@@ -194,7 +194,7 @@ def _log_broken_hook(handler: Handler, job_id: str) -> None:
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
     """Return the name of the parameter for the JobContext ('' = none), and all other parameters as fields."""
-    refuse_generator(function)
+    refuse_generator(function, unwraps=True)
     context_name = ""
     fields: list[Field] = []
     for parameter in _signature(function).parameters.values():
@@ -211,9 +211,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, list[Field]]:
     return context_name, fields
 
 
-def refuse_generator(function: Callable[..., Any], *, hint: str = "Remove `yield` from it.") -> None:
-    """Raise InvalidInput for a handler or hook that is a generator function."""
-    plain = inspect.unwrap(function)
+def refuse_generator(
+    function: Callable[..., Any], *, hint: str = "Remove `yield` from it.", unwraps: bool = False
+) -> None:
+    """Raise InvalidInput for a generator function.
+
+    `unwraps`: True = look through decorators, too, as for a handler. The decorator of a hook may use up the generator.
+    """
+    plain = inspect.unwrap(function) if unwraps else function
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise InvalidInput(
             f"{origin_of(function)} is a generator function, so calling it would not run its code.", hint=hint
@@ -226,7 +231,7 @@ def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` fr
     For functions that delayq calls without `await`: such a call would not run the code of these two kinds.
     """
     refuse_generator(function)
-    if inspect.iscoroutinefunction(inspect.unwrap(function)):
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         raise InvalidInput(f"{origin_of(function)} is async, but delayq calls it without `await`.", hint=hint)
 
 

@@ -189,7 +189,7 @@ class ClassHandler:
         self.options = kind.job_options
         self.origin = origin_of(kind)
         handle: Callable[..., Any] = kind.handle  # type: ignore[attr-defined]
-        refuse_generator(handle)
+        refuse_generator(handle, unwraps=True)
         refuse_generator(kind.failed)
         refuse_async(kind.prepare_for_dispatch)
         self.is_async = inspect.iscoroutinefunction(handle)

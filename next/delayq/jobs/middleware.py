@@ -103,7 +103,7 @@ def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
 def takes(function: Callable[..., object], count: int) -> bool:
     """Return False if a function cannot be called with `count` values by position."""
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):  # a function in C without a signature
         return True
     try:

@@ -25,7 +25,7 @@ from delayq.core.names import check_job_name
 from delayq.core.outcome import Policy
 from delayq.jobs.channels import channel_of
 from delayq.jobs.context import JobContext
-from delayq.jobs.handlers import origin_of, refuse_async, refuse_generator
+from delayq.jobs.handlers import checked_result, origin_of, refuse_async, refuse_generator
 from delayq.jobs.job import _fields_of
 from delayq.jobs.options import ClassDeclared, JobOptions, Said, check_said
 from delayq.jobs.payload import Field, Payload
@@ -144,13 +144,13 @@ class NotificationHandler:
     ) -> Awaitable[None] | None:
         """Send the notification through the channel of the job."""
         try:
-            if not instance.should_send(job["recipient"], job["channel"]):
+            if not checked_result(instance.should_send(job["recipient"], job["channel"])):
                 return None
             channel: Any = channel_of(job["channel"])
-            content = getattr(instance, f"to_{job['channel']}")(job["recipient"])
+            content = checked_result(getattr(instance, f"to_{job['channel']}")(job["recipient"]))
             if not callable(getattr(channel, "send", None)):
                 return self._asend(channel, content, job, context)
-            channel.send(job["recipient"], content)
+            checked_result(channel.send(job["recipient"], content))
         except (Exception, JobInterrupted) as error:
             self._tell_failed(job, context, error)
             raise

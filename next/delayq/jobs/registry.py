@@ -59,7 +59,8 @@ class Registry:
         check_job_name(name)
         for method in dir(kind):
             if _is_handler(kind, method):
-                refuse_generator(getattr(kind, method), hint="Remove `yield`, or begin the name of the method with _.")
+                hint = "Remove `yield`, or begin the name of the method with _."
+                refuse_generator(getattr(kind, method), hint=hint, unwraps=True)
                 handler = MethodHandler(kind, method, name=f"{name}@{method}", options=options)
                 _check_fits([*self._middleware, *options.middleware], handler)
         if callable(failed := getattr(kind, "failed", None)):

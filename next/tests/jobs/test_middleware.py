@@ -1,7 +1,8 @@
 """Middleware around handlers, as `dispatch_sync` and workers run it."""
 
 import asyncio
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -308,3 +309,49 @@ def test_middleware_that_does_not_take_next_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match=r"`handle` of the middleware Short does not take a job and `next`"):
         check_middleware([Short()])
+
+
+def test_a_plain_function_around_an_async_one_is_a_condition() -> None:
+    async def is_night(job: object) -> bool:
+        return True
+
+    @functools.wraps(is_night)
+    def plain(job: object) -> bool:
+        return asyncio.run(is_night(job))
+
+    class Object:
+        async def __call__(self, job: object) -> bool:
+            return True
+
+    assert Skip.when(plain).handle(None, _raise) is None  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="is async"):
+        Skip.when(Object())
+
+
+def test_a_condition_that_returns_a_coroutine_is_an_error() -> None:
+    def asks_later(job: object) -> object:
+        return asyncio.sleep(0)
+
+    for middleware in (Skip.when(asks_later), FailOnException(asks_later)):
+        with pytest.raises(TypeError, match="returned a coroutine"):
+            middleware.handle(None, _raise)  # type: ignore[arg-type]
+
+
+def _raise(job: object) -> None:
+    raise ValueError
+
+
+def test_a_decorator_may_add_next() -> None:
+    def adds_next(function: Callable[[Any, object], None]) -> Callable[[Any, object, Next], Any]:
+        @functools.wraps(function)
+        def handle(self: Any, job: object, next: Next) -> Any:
+            function(self, job)
+            return next(job)  # type: ignore[arg-type]
+
+        return handle
+
+    class Timed:
+        @adds_next
+        def handle(self, job: object) -> None: ...
+
+    assert check_middleware([Timed()])

@@ -359,3 +359,21 @@ def test_a_channel_or_hook_whose_code_would_not_run_is_refused() -> None:
 
             async def should_send(self, recipient: Any, channel: str) -> bool:  # type: ignore[override]
                 return False
+
+
+def test_a_channel_that_only_makes_a_coroutine_has_not_sent(manager: Manager) -> None:
+    class Mail:
+        def send(self, recipient: Any, content: Any) -> Any:
+            return asyncio.sleep(0)
+
+    use_channel("unsent", Mail())
+
+    class Told(Notification, name="unsent.told"):
+        def via(self, recipient: Any) -> list[str]:
+            return ["unsent"]
+
+        def to_unsent(self, recipient: Any) -> str:
+            return "hello"
+
+    error = run_job(Told._handler.name, {"recipient": "ann", "channel": "unsent"}).error  # type: ignore[union-attr]
+    assert isinstance(error, TypeError) and "returned a coroutine" in str(error)

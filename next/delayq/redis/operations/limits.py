@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
 
 from delayq.core.display import shown
-from delayq.core.errors import LimitNotFound
+from delayq.core.errors import InvalidInput, LimitNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.limits import LimitInfo, RateLimit, check_key, check_limit, check_limit_name, check_rates
+from delayq.core.names import check_id, check_queue
 from delayq.core.times import MAX_DURATION_MS
 from delayq.redis.calls import inspect
 from delayq.redis.calls import limits as calls
@@ -37,7 +38,7 @@ class LimitOperations:
             self._session.keys,
             check_limit_name(name),
             limit=check_limit(limit),
-            holder=holder,
+            holder=_checked_holder(holder),
             key=check_key(key),
             expire_ms=check_whole_number("expire_ms", expire_ms, least=1, most=MAX_DURATION_MS),
         )
@@ -49,7 +50,13 @@ class LimitOperations:
         Raises InvalidInput.
         """
         ends = check_whole_number("expires_ms", expires_ms, least=0, most=2**53)
-        call = calls.release_place(self._session.keys, check_limit_name(name), holder=holder, key=key, expires_ms=ends)
+        call = calls.release_place(
+            self._session.keys,
+            check_limit_name(name),
+            holder=_checked_holder(holder),
+            key=check_key(key),
+            expires_ms=ends,
+        )
         return await self._session.executor.run(call)
 
     async def take(self, name: str, rate: RateLimit | Sequence[RateLimit], *, key: str = "") -> bool:
@@ -107,3 +114,14 @@ class LimitOperations:
         asked, _ = await self._session.executor.run_all(trip)
         self._list_at[name] = time.monotonic() + LIST_EVERY
         return cast(T, value_of(asked))
+
+
+def _checked_holder(holder: str) -> str:
+    queue, space, job_id = holder.partition(" ") if isinstance(holder, str) else ("", "", "")
+    if not space:
+        raise InvalidInput(
+            f"The holder of a place is {shown(holder)}.",
+            hint="Write the queue and the id of the job: 'orders order-42'.",
+            field="holder",
+        )
+    return f"{check_queue(queue)} {check_id(job_id)}"
