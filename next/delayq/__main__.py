@@ -1,8 +1,8 @@
 """`python -m delayq` runs the command `delayq`.
 
-Long-running commands handle SIGTERM and SIGHUP from the start, before the slow imports. Without this, process 1 of a
-container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, because its default action would end them
-without a log line.
+Long-running commands handle SIGTERM, SIGHUP and SIGQUIT from the start, before the slow imports. Without this, process
+1 of a container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, because its default action would end
+them without a log line.
 """
 
 import os
@@ -24,8 +24,8 @@ def main() -> None:
 
 
 def _handle_early_signals() -> None:
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
+        number = getattr(signal, name, None)  # Windows has only SIGTERM
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, lambda *_: os._exit(0))
     if hasattr(signal, "SIGUSR1"):

@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,5 +198,26 @@ def test_a_worker_whose_log_nobody_reads_keeps_its_leases(url: str, server: redi
             assert worker.wait(timeout=60) == 0
         finally:
             end_worker(worker)
+    os.close(writer)
+    os.close(reader)
+
+
+def test_a_worker_with_a_full_pipe_runs_its_job_and_ends(url: str, server: redis.Redis, shop: Path) -> None:
+    """Neither its first line nor the output of its handler waits for a reader."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    with DelayQ(url) as client:
+        client.schedule("prints", id="prints-1", queue="q")
+        words = command(url, "--max-jobs", "1")
+        worker = subprocess.Popen(words, cwd=shop, env=environment(), stdout=writer, stderr=writer)
+        try:
+            assert worker.wait(timeout=60) == 0
+        finally:
+            end_worker(worker)
+        assert results(client, "prints-1") == {"prints-1": "printed"}
     os.close(writer)
     os.close(reader)

@@ -196,9 +196,10 @@ def test_what_was_imported_is_frozen_in_children(start: Start, client: DelayQ, t
     assert lines(tmp_path) == ["True"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize("words", [["work", "--app", "app"], ["move"]], ids=["work", "move"])
-def test_signals_before_the_first_contact_with_redis(tmp_path: Path, words: list[str]) -> None:
-    """USR1 has no effect, and HUP ends the process with 0."""
+def test_signals_before_the_first_contact_with_redis(tmp_path: Path, words: list[str], number: signal.Signals) -> None:
+    """USR1 has no effect, and HUP and QUIT end the process with 0."""
     (tmp_path / "app.py").write_text(APP)
     command = [sys.executable, "-m", "delayq", "--url", f"unix://{tmp_path}/no.sock", *words]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -206,5 +207,5 @@ def test_signals_before_the_first_contact_with_redis(tmp_path: Path, words: list
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=err)
     wait_until(lambda: "waiting for Redis" in (tmp_path / "err").read_text())
     process.send_signal(signal.SIGUSR1)
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(number)
     assert process.wait(timeout=60) == 0

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
-from delayq.cli.streams import takes_output
 from delayq.core.display import printable
+from delayq.worker.full_pipes import PATIENCE, takes_output
 
 LogFormat = Literal["text", "json"]
 
@@ -29,8 +29,6 @@ MAX_TEXT: Final = 16 * 1024
 """Maximum size of a message, and of a traceback, in bytes of UTF-8."""
 PIECE: Final = 1_000
 """Number of characters that a pipe takes at once if it can be written: at most 4 KiB of UTF-8."""
-PATIENCE: Final = 1.0
-"""Seconds to wait for a reader of a full pipe before the first log line is dropped."""
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -241,7 +239,9 @@ def _catch_the_rest(formatter: logging.Formatter | None) -> None:
         return
     logging.captureWarnings(True)
     if not logging.root.handlers:
-        logging.getLogger("py.warnings").addHandler(last_resort)
+        warnings = logging.getLogger("py.warnings")
+        warnings.addHandler(last_resort)
+        warnings.propagate = False  # the application may set up logging later
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _log_error_of_thread
 

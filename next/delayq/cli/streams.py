@@ -2,10 +2,9 @@
 
 import io
 import os
-import select
 import sys
 from contextlib import suppress
-from typing import Final, TextIO
+from typing import Final
 
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
@@ -65,22 +64,6 @@ def drop_lost_output() -> None:
         buffer = os.fdopen(descriptor, "wb", closefd=False)
         dropping = _DroppingStream(buffer, stream.encoding, "backslashreplace", line_buffering=stream.line_buffering)
         setattr(sys, name, dropping)
-
-
-def takes_output(stream: TextIO, *, within: float) -> bool:
-    """Return False if a write to the stream would wait for a reader for more than `within` seconds.
-
-    If a pipe or terminal is ready for a write, it accepts at least 4 KiB. A stream that is not a file never waits.
-    """
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError, AttributeError):  # the last one: a stream that an application has made
-        return True
-    if not hasattr(select, "poll"):  # on Windows, and with green threads
-        return True
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(within * 1000))
 
 
 def _writes_to(stream: io.TextIOWrapper, descriptor: int) -> bool:

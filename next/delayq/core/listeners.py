@@ -68,7 +68,10 @@ def emit(event: object) -> bool:
     is_fine = True
     for function in tuple(listeners.get(type(event), ())):
         try:
-            if function(event) is False:
+            answer = function(event)
+            if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
+                raise TypeError(f"the listener returned a {type(answer).__name__}, so its code did not run")
+            if answer is False:
                 is_fine = False
         except (Exception, SystemExit):
             logger.exception("a listener of %s failed", type(event).__name__)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from delayq.core.errors import ConfigError
+from delayq.worker.full_pipes import PATIENCE, takes_output
 
 if not (hasattr(os, "fork") and hasattr(signal, "sigtimedwait")):
     raise ConfigError(
@@ -112,9 +113,12 @@ def exit_as_copy(error: BaseException | None) -> NoReturn:
 
 
 def _flush() -> None:
-    """Flush the standard streams. Ignore errors of a closed or full stream, so that they do not end the process."""
+    """Flush the standard streams. Ignore errors of a closed or full stream, so that they do not end the process.
+
+    If nobody reads a full pipe, the output is dropped.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        if stream is not None and takes_output(stream, within=PATIENCE):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
 

@@ -1,5 +1,6 @@
 """Listeners are called for the events of their class, and their errors go to the log."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -88,3 +89,9 @@ def test_a_listener_that_yields_is_refused() -> None:
     for function in (hear, hear_async):
         with pytest.raises(InvalidInput, match=r"hear\w*' is a generator function, .* Remove `yield` from it\."):
             listener(JobEnded)(function)
+
+
+def test_a_listener_that_only_returns_a_coroutine_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    listener(Placed)(lambda event: asyncio.sleep(0))
+    assert not emit(Placed(1))
+    assert "the listener returned a coroutine, so its code did not run" in caplog.text

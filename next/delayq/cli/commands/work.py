@@ -34,6 +34,7 @@ from delayq.jobs.application import (
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.forking import is_ignored, without_effect
+from delayq.worker.full_pipes import PATIENCE, takes_output
 from delayq.worker.options import WorkerOptions
 from delayq.worker.sidecar import LAST_PAGE, move_once
 from delayq.worker.sidecar import move as run_mover
@@ -247,7 +248,7 @@ def move(
 
 
 def _exit_at_signals(undisturbed: threading.Lock) -> None:
-    """End this process with code 0 at TERM, INT and HUP, even while C code blocks the main thread.
+    """End this process with code 0 at TERM, INT, HUP and QUIT, even while C code blocks the main thread.
 
     If the main thread holds the lock `undisturbed`, first wait for up to LAST_PAGE seconds, so that the relay can
     finish its page of records.
@@ -255,7 +256,8 @@ def _exit_at_signals(undisturbed: threading.Lock) -> None:
     Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
     name server takes many seconds. So a thread waits for the number that Python writes as soon as a signal arrives.
     """
-    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if not is_ignored(one)]  # nohup ignores HUP
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    ends = [one for one in numbers if not is_ignored(one)]  # nohup ignores HUP
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
@@ -280,7 +282,7 @@ def _tell(session: CliSession, settings: Settings, is_embedded: bool, what: str,
         where += f", embedded server, data in {embedded_of(settings).data_dir}"
     if form == "json":
         logging.getLogger("delayq").info("%s; Redis at %s", what, where)
-    else:
+    elif takes_output(sys.stderr, within=PATIENCE):
         print(f"delayq: {what}; Redis at {where}", file=sys.stderr, flush=True)
 
 
