@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
 from delayq.core.display import printable
-from delayq.worker.full_pipes import PATIENCE, takes_output
+from delayq.core.full_pipes import PATIENCE, takes_output
 
 LogFormat = Literal["text", "json"]
 

@@ -70,6 +70,7 @@ def emit(event: object) -> bool:
         try:
             answer = function(event)
             if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
+                answer.close()
                 raise TypeError(f"the listener returned a {type(answer).__name__}, so its code did not run")
             if answer is False:
                 is_fine = False

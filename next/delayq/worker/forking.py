@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from delayq.core.errors import ConfigError
-from delayq.worker.full_pipes import PATIENCE, takes_output
+from delayq.core.full_pipes import PATIENCE, takes_output
 
 if not (hasattr(os, "fork") and hasattr(signal, "sigtimedwait")):
     raise ConfigError(

@@ -292,7 +292,7 @@ def test_other_questions_are_refused(elsewhere: Manager, delayq_fake: Fake) -> N
         "batches.list": client.batches.list,
         "limits.list": client.limits.list,
         "limits.free": lambda: client.limits.free("mail"),
-        "limits.acquire": lambda: client.limits.acquire("mail", 1, holder="a", expire_ms=1000),
+        "limits.acquire": lambda: client.limits.acquire("mail", 1, holder="q a", expire_ms=1000),
     }
     for method, question in questions.items():
         with pytest.raises(RuntimeError, match=rf"^delayq_fake .* the call '{re.escape(method)}': .* delayq_travel"):

@@ -19,6 +19,7 @@ from delayq.cli.streams import drop_lost_output
 from delayq.core.display import several
 from delayq.core.errors import InvalidInput
 from delayq.core.exit_codes import ExitCode
+from delayq.core.full_pipes import PATIENCE, takes_output
 from delayq.core.json_shapes.workers import MoveShape
 from delayq.core.names import check_host
 from delayq.core.queue_order import parse_queues, parse_weights, strict
@@ -34,7 +35,6 @@ from delayq.jobs.application import (
 from delayq.jobs.registry import registry
 from delayq.settings.model import Settings
 from delayq.worker.forking import is_ignored, without_effect
-from delayq.worker.full_pipes import PATIENCE, takes_output
 from delayq.worker.options import WorkerOptions
 from delayq.worker.sidecar import LAST_PAGE, move_once
 from delayq.worker.sidecar import move as run_mover
