@@ -69,8 +69,9 @@ def emit(event: object) -> bool:
     for function in tuple(listeners.get(type(event), ())):
         try:
             answer = function(event)
-            if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
-                answer.close()
+            if inspect.iscoroutine(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+                if not inspect.isasyncgen(answer):
+                    answer.close()
                 raise TypeError(f"the listener returned a {type(answer).__name__}, so its code did not run")
             if answer is False:
                 is_fine = False

@@ -163,3 +163,4 @@ def _leave(name: str, seconds: float) -> None:
     _terminate_leftovers()
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()
+    signal.setitimer(signal.ITIMER_REAL, 0)
