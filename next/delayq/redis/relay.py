@@ -103,7 +103,8 @@ class OutboxRelay:
         if steps:
             relayed = await self._carry_out(queue, steps, reserved_until)
             left = self._waiting_after(steps, left, is_more=page.is_more)
-        elif left is not None:
+        elif left is not None:  # another relay may have carried out the records that came next
+            left = Waiting(left.last, left.again_at, page.is_more)
             await self._executor.run(calls.release_outbox(self._keys, queue))
         if left is not None:
             self._waiting[queue] = left

@@ -306,6 +306,26 @@ def test_waiting_records_do_not_delay_the_later_pages(queue: QueueOnServer, serv
     assert "behind" in ids_of(queue)
 
 
+def test_waiting_records_are_tried_again_though_another_relay_took_the_later_ones(
+    queue: QueueOnServer, server: redis.Redis
+) -> None:
+    clock = Clock()
+    digest = "0" * 32
+    queue.schedule("owner", f"+{HOUR}", lock=digest, now="")
+    waiting = chained("first", link("next", extra=f',"unique":"{digest}"', delay_ms=HOUR))
+    for _ in range(PAGE):
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": waiting})
+    later = server.xadd(queue.key("outbox"), {"ended": "done", "job": "{}"})
+    relay = make_relay(queue, clock=clock)
+    assert drive(relay.relay("orders")) == Relayed(0, 0.0)
+    server.xdel(queue.key("outbox"), later)
+    queue.cancel("owner")
+    for _ in range(3):
+        clock.now += 10
+        drive(relay.relay("orders"))
+    assert "next" in ids_of(queue)
+
+
 # --- batches
 
 
