@@ -115,3 +115,15 @@ def test_a_place_without_a_valid_length_is_refused(blocking: DelayQ, server: red
     with pytest.raises(InvalidInput, match=r"^expires_ms is"):
         blocking.limits.release("mail", holder="orders a", expires_ms=-1 if ms == 0 else ms)
     assert server.keys() == []
+
+
+@pytest.mark.parametrize("job", ["é" * 120, "order 42", "{x}"])
+def test_a_job_with_the_id_of_another_program_gets_its_place(blocking: DelayQ, job: str) -> None:
+    ends = acquire(blocking, job)
+    assert blocking.limits.release("mail", holder=f"orders {job}", expires_ms=ends)
+
+
+@pytest.mark.parametrize("holder", [None, 5, "", "orders", "orders ", " a", "orders \udc80"])
+def test_a_holder_needs_a_queue_and_an_id(blocking: DelayQ, holder: Any) -> None:
+    with pytest.raises(InvalidInput, match="The holder of a place is"):
+        blocking.limits.acquire("mail", 1, holder=holder, expire_ms=1_000)

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput, LimitNotFound
 from delayq.core.job_spec import check_whole_number
 from delayq.core.limits import LimitInfo, RateLimit, check_key, check_limit, check_limit_name, check_rates
-from delayq.core.names import check_id, check_queue
 from delayq.core.times import MAX_DURATION_MS
 from delayq.redis.calls import inspect
 from delayq.redis.calls import limits as calls
@@ -117,11 +117,13 @@ class LimitOperations:
 
 
 def _checked_holder(holder: str) -> str:
-    queue, space, job_id = holder.partition(" ") if isinstance(holder, str) else ("", "", "")
-    if not space:
-        raise InvalidInput(
-            f"The holder of a place is {shown(holder)}.",
-            hint="Write the queue and the id of the job: 'orders order-42'.",
-            field="holder",
-        )
-    return f"{check_queue(queue)} {check_id(job_id)}"
+    """Return a holder. Its job may have the id of another program, which may break the rules for ids of delayq."""
+    if isinstance(holder, str) and all(holder.partition(" ")):
+        with suppress(UnicodeEncodeError):
+            holder.encode()
+            return holder
+    raise InvalidInput(
+        f"The holder of a place is {shown(holder)}.",
+        hint="Write the queue and the id of the job: 'orders order-42'.",
+        field="holder",
+    )
