@@ -20,7 +20,7 @@ from tests.support.workers import end_worker
 pytestmark = pytest.mark.processes
 
 APP = """
-import multiprocessing, os, signal, sys, time
+import atexit, multiprocessing, os, signal, sys, time
 from delayq import job
 
 fork = multiprocessing.get_context("fork")
@@ -79,9 +79,11 @@ def leaves() -> int | None:
     return child.pid
 
 @keep(name="prints")
-def prints() -> str:
-    print("x" * 10)
+def prints(size: int = 10, hangs: bool = False) -> str:
+    print("x" * size)
     print("y" * 10, file=sys.stderr)
+    if hangs:
+        atexit.register(time.sleep, 1000)
     return "printed"
 """
 
@@ -202,18 +204,28 @@ def test_a_worker_whose_log_nobody_reads_keeps_its_leases(url: str, server: redi
     os.close(reader)
 
 
-def test_a_worker_with_a_full_pipe_runs_its_job_and_ends(url: str, server: redis.Redis, shop: Path) -> None:
-    """Neither its first line nor the output of its handler waits for a reader."""
+@pytest.mark.parametrize(
+    ("data", "free"),
+    [({}, 0), ({"size": 8_000}, 4_096), ({"hangs": True}, 0)],
+    ids=["full", "room for a part of the output", "full, and an exit hook hangs"],
+)
+def test_a_worker_with_a_full_pipe_runs_its_job_and_ends(
+    url: str, server: redis.Redis, shop: Path, data: dict[str, Any], free: int
+) -> None:
+    """Neither its first line nor the output of its handler nor a report of all stacks waits for a reader."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
         while True:
             os.write(writer, b"x" * 4096)
     os.set_blocking(writer, True)
+    os.read(reader, free)
     with DelayQ(url) as client:
-        client.schedule("prints", id="prints-1", queue="q")
-        words = command(url, "--max-jobs", "1")
-        worker = subprocess.Popen(words, cwd=shop, env=environment(), stdout=writer, stderr=writer)
+        client.schedule("prints", data, id="prints-1", queue="q")
+        words = command(url, "--max-jobs", "1", "--grace", "1s")
+        worker = subprocess.Popen(
+            words, cwd=shop, env=environment(), stdout=writer, stderr=subprocess.DEVNULL if free else writer
+        )
         try:
             assert worker.wait(timeout=60) == 0
         finally:

@@ -28,10 +28,16 @@ from delayq.worker.shared_memory import SlotTable
 from delayq.worker.start_up import when_reachable
 from delayq.worker.watchdog import Watchdog
 
-SHORTEST_FLUSH: Final = 1.0
+SHORTEST_LIMIT: Final = 1.0
 """Shortest time limit for the exit listeners and atexit hooks of a child, in seconds. The limit is the grace period, if
 that is longer.
 """
+
+REPORT_TIME: Final = 0.5
+"""Seconds for the report of all stacks on stderr, which nobody may be reading."""
+
+FLUSH_TIME: Final = 3.0
+"""Seconds for the last flush of stdout and stderr. The flush itself waits one second for the reader of each."""
 
 
 def run_child(
@@ -106,7 +112,7 @@ def run_child(
     emit(WorkerStarting(name, queues_of(slots.queues)))
     child.run()
     watchdog.stop()
-    _leave(name, max(options.grace, SHORTEST_FLUSH))
+    _leave(name, max(options.grace, SHORTEST_LIMIT))
     return 0
 
 
@@ -156,11 +162,15 @@ def _leave(name: str, seconds: float) -> None:
     If listeners and hooks together take longer than `seconds`, the stacks of all threads are written to stderr, and
     SIGALRM ends the process. So a hook that hangs cannot delay the replacement of the child for longer. While the
     worker is shutting down, the supervisor may kill the process sooner.
+
+    A thread of faulthandler writes the report, so the alarm also ends a process whose report waits for a reader of
+    stderr. The alarm stays on for the flush at the end of the process, which may wait for a reader too.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    faulthandler.register(signal.SIGALRM, file=2, chain=True)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds + REPORT_TIME)
+    faulthandler.dump_traceback_later(seconds, file=2)
     _terminate_leftovers()
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
+    signal.setitimer(signal.ITIMER_REAL, FLUSH_TIME)
