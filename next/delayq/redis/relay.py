@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.backends.values import Relayed
-from delayq.core.errors import UnreadableEnvelope
+from delayq.core.errors import BackendError, UnreadableEnvelope
 from delayq.core.follow_up import follow_ups, follow_ups_of_unreadable
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
@@ -39,15 +39,23 @@ reservation of a worker that has just ended.
 """
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """Waiting records in the outbox of a queue. `last`: no waiting record is later. `again_at`: time of next try.
+WAIT_AFTER_ERROR: Final = 1.0
+"""Seconds until a record is tried again after an error."""
 
-    `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Waiting records in the outbox of a queue.
+
+    * `last`: no waiting record is later.
+    * `again_at`: time of the next try.
+    * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
+    * `error`: the first error since the relay last read from the start, which has not been raised yet.
     """
 
     last: str
     again_at: float
     is_more: bool
+    error: BackendError | None = None
 
 
 def time_of_record(entry: str) -> int:
@@ -85,8 +93,8 @@ class OutboxRelay:
     async def relay(self, queue: str) -> Relayed:
         """Relay one page of the records of a queue: new records, or all records if waiting records must be tried again.
 
-        A waiting record does not delay the other records. After an error, the other records of the page are still
-        tried. The first error of the page is then raised.
+        A waiting record does not delay the other records. A record with an error waits too. After the last page, the
+        first error is raised.
         """
         waiting = self._waiting.pop(queue, None)
         goes_on = waiting is not None and (waiting.is_more or self._clock() < waiting.again_at)
@@ -104,20 +112,28 @@ class OutboxRelay:
             relayed = await self._carry_out(queue, steps, reserved_until)
             left = self._waiting_after(steps, left, is_more=page.is_more)
         elif left is not None:  # another relay may have carried out the records that came next
-            left = Waiting(left.last, left.again_at, page.is_more)
+            left = msgspec.structs.replace(left, is_more=page.is_more)
             await self._executor.run(calls.release_outbox(self._keys, queue))
         if left is not None:
             self._waiting[queue] = left
         if page.is_more:
             return Relayed(relayed, 0.0)
+        if left is not None and left.error is not None:
+            self._waiting[queue] = msgspec.structs.replace(left, error=None)
+            raise left.error
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
         """Return the waiting records of these steps, together with the records that were waiting before."""
-        times = [self._clock() + step.again_in for step in steps if step.again_in is not None]
+        waits = [step.again_in for step in steps if step.again_in is not None]
+        errors = [step.error for step in steps if step.error is not None]
+        if errors:
+            waits.append(WAIT_AFTER_ERROR)
+        times = [self._clock() + wait for wait in waits]
         if before is not None:
             times.append(before.again_at)
-        return Waiting(steps[-1].entry, min(times), is_more) if times else None
+            errors = [before.error, *errors] if before.error is not None else errors
+        return Waiting(steps[-1].entry, min(times), is_more, errors[0] if errors else None) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
         """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""
@@ -160,7 +176,4 @@ class OutboxRelay:
         if trip:
             outcomes = await self._executor.run_all(trip)
             deleted = value_of(outcomes[0]) if over else 0
-        for step in steps:
-            if step.error is not None:
-                raise step.error
         return deleted

@@ -12,7 +12,7 @@ import redis
 
 from delayq.backends.values import Acked, Delivery, Relayed, SettleAnswer
 from delayq.core.chain import BatchPlan, Chain, Link, Membership, encode, places_of_members, without_members
-from delayq.core.errors import BackendError
+from delayq.core.errors import BackendError, CallRefused
 from delayq.core.follow_up import member_jobs
 from delayq.core.job_spec import NewJob
 from delayq.core.options import Options
@@ -324,6 +324,25 @@ def test_waiting_records_are_tried_again_though_another_relay_took_the_later_one
         clock.now += 10
         drive(relay.relay("orders"))
     assert "next" in ids_of(queue)
+
+
+def test_records_with_errors_do_not_delay_the_later_pages(queue: QueueOnServer, server: redis.Redis) -> None:
+    """The error is raised after the last page, and then all records are tried again."""
+    clock = Clock()
+    server.set(queue.keys.of_queue("broken", "jobs"), "another type")
+    for n in range(PAGE + 1):
+        record = chained(f"first-{n}", link(f"next-{n}", queue="broken", delay_ms=HOUR))
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": record})
+    assert queue.ack(start(queue, chained("last", link("behind", delay_ms=HOUR)), "last"))
+    relay = make_relay(queue, clock=clock)
+    assert drive(relay.relay("orders")) == Relayed(0, 0.0)
+    with pytest.raises(CallRefused, match="WRONGTYPE"):
+        drive(relay.relay("orders"))
+    assert "behind" in ids_of(queue)
+    server.delete(queue.keys.of_queue("broken", "jobs"))
+    clock.now += 10
+    assert [drive(relay.relay("orders")) for _ in range(2)] == [Relayed(PAGE, 0.0), Relayed(1)]
+    assert server.hlen(queue.keys.of_queue("broken", "jobs")) == PAGE + 1
 
 
 # --- batches
