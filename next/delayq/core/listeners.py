@@ -35,7 +35,7 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
     check_event_class(kind)
 
     def register(function: Callable[[E], R]) -> Callable[[E], R]:
-        name = shown(getattr(function, "__qualname__", function))
+        name = repr(_name_of(function))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
                 f"The listener {name} is a generator function, so calling it would not run its code.",
@@ -72,13 +72,19 @@ def emit(event: object) -> bool:
             if inspect.iscoroutine(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
                 if not inspect.isasyncgen(answer):
                     answer.close()
-                raise TypeError(f"the listener returned a {type(answer).__name__}, so its code did not run")
+                raise TypeError(f"the listener returned {shown(answer)}, so its code did not run")
             if answer is False:
                 is_fine = False
         except (Exception, SystemExit):
-            logger.exception("a listener of %s failed", type(event).__name__)
+            logger.exception("the listener %s of %s failed", _name_of(function), type(event).__name__)
             is_fine = False
     return is_fine
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """Return the name of a function, also inside a `functools.partial`. For another object, return its class."""
+    name = getattr(getattr(function, "func", function), "__qualname__", None)
+    return str(name or type(function).__qualname__)
 
 
 def check_event_class(kind: object) -> None:

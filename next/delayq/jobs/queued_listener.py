@@ -6,6 +6,7 @@ def send_mail(event: OrderPlaced) -> None: ...
 emit(OrderPlaced(order_id=42))                           stores a job, which a worker runs
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, Unpack
 
@@ -65,7 +66,12 @@ def queued_listener(
             )
         registry.add(handler)
         made: JobFunction[..., R] = JobFunction(function, handler)
-        _listen(kind, job_name, lambda event: made.job(event).dispatch())
+
+        @functools.wraps(function)  # its name is in the log line of an error
+        def dispatch(event: Any) -> object:
+            return made.job(event).dispatch()
+
+        _listen(kind, job_name, dispatch)
         return made
 
     return declare

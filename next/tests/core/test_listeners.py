@@ -56,7 +56,7 @@ def test_an_error_is_logged_and_the_others_are_still_called(
     with caplog.at_level(logging.ERROR, logger="delayq"):
         assert not emit(Placed(1))
     assert seen == [1]
-    assert caplog.messages == ["a listener of Placed failed"]
+    assert caplog.messages == [f"the listener {broken.__qualname__} of Placed failed"]
 
 
 def test_a_listener_that_returns_false_objects() -> None:
@@ -94,4 +94,4 @@ def test_a_listener_that_yields_is_refused() -> None:
 def test_a_listener_that_only_returns_a_coroutine_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     listener(Placed)(lambda event: asyncio.sleep(0))
     assert not emit(Placed(1))
-    assert "the listener returned a coroutine, so its code did not run" in caplog.text
+    assert "the listener returned a value of type coroutine, so its code did not run" in caplog.text
