@@ -67,3 +67,15 @@ def test_a_damaged_counter_does_not_stop_the_list(run: Run, client: DelayQ, serv
     hold(client, "ann")
     server.hset("delayq:{limit:mail}:counters", "granted", "many")
     assert json.loads(run("limit", "list", "--json").stdout)["granted"] == 0
+
+
+def test_names_that_are_not_utf8_do_not_stop_the_lists(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    hold(client, "ann")
+    server.sadd("delayq:limits", b"\xff")
+    server.zadd("delayq:{limit:mail}:places", {b"\xff": 2e15})
+    server.zadd("delayq:batches", {b"\xff": 2e15})
+    server.zadd("delayq:workers", {b"\xff": 2e15})
+    lines = run("limit", "list", "--json").stdout.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["mail", "\N{REPLACEMENT CHARACTER}"]
+    for words in (["batch", "list"], ["workers"]):
+        assert run(*words).exit_code == 0

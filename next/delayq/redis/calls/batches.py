@@ -7,7 +7,7 @@ import msgspec
 
 from delayq.core.follow_up import Duty
 from delayq.redis.calls import call
-from delayq.redis.calls.call import Call, Parse, T, command, number, read, script_call
+from delayq.redis.calls.call import Call, Parse, T, command, number, read, script_call, texts
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -240,7 +240,7 @@ def list_batch(keys: Keys, batch_id: str, created_ms: int, *, oldest_ms: int) ->
 
 def newest_batches(keys: Keys, limit: int) -> Call[list[str]]:
     """Read the ids of the newest batches on the list. Some of them may not be kept any more."""
-    return read("ZREVRANGE", keys.batches, 0, limit - 1, parse=lambda reply: [word.decode() for word in reply])
+    return read("ZREVRANGE", keys.batches, 0, limit - 1, parse=texts)
 
 
 def unlist_batches(keys: Keys, batch_ids: Sequence[str]) -> Call[int]:

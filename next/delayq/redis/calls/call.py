@@ -148,6 +148,11 @@ def number(reply: bytes | None) -> int | None:
         return None
 
 
+def texts(words: Iterable[bytes]) -> list[str]:
+    """Decode names that other programs may have written. Bytes that are not UTF-8 become U+FFFD."""
+    return [word.decode("utf-8", "replace") for word in words]
+
+
 def value_of(outcome: T | BackendError) -> T:
     """Return the value of one call of a round trip, or raise its error."""
     if isinstance(outcome, BackendError):

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.core.limits import RateLimit
-from delayq.redis.calls.call import Call, command, number, read, script_call
+from delayq.redis.calls.call import Call, command, number, read, script_call, texts
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -76,7 +76,7 @@ def list_limit(keys: Keys, name: str) -> Call[int]:
 
 def list_limits(keys: Keys) -> Call[list[str]]:
     """Read the names of all limits, sorted."""
-    return read("SMEMBERS", keys.limits, parse=lambda names: sorted(name.decode() for name in names))
+    return read("SMEMBERS", keys.limits, parse=lambda names: sorted(texts(names)))
 
 
 def is_listed(keys: Keys, name: str) -> Call[bool]:
@@ -97,7 +97,7 @@ def keys_in_use(keys: Keys, name: str, *, after_ms: int) -> Call[list[str]]:
     """Read the keys of a limit that may have places which expire after a time, the last to expire first."""
     places = keys.of_limit(name, "places")
     words = ("+inf", f"({after_ms}", "LIMIT", 0, MAX_LISTED)
-    return read("ZREVRANGEBYSCORE", places, *words, parse=lambda found: [word.decode() for word in found])
+    return read("ZREVRANGEBYSCORE", places, *words, parse=texts)
 
 
 def count_holders(keys: Keys, name: str, key: str, *, after_ms: int) -> Call[int]:
@@ -108,7 +108,7 @@ def count_holders(keys: Keys, name: str, key: str, *, after_ms: int) -> Call[int
 def read_holders(keys: Keys, name: str, key: str, *, after_ms: int) -> Call[list[str]]:
     """Read the holders of one key whose places expire after a time, each as `<queue> <job id>`."""
     holders = keys.of_limit(name, f"holders:{key}")
-    return read("ZRANGEBYSCORE", holders, f"({after_ms}", "+inf", parse=lambda found: [word.decode() for word in found])
+    return read("ZRANGEBYSCORE", holders, f"({after_ms}", "+inf", parse=texts)
 
 
 def remove_holders(keys: Keys, name: str, key: str, holders: Sequence[str]) -> Call[int]:

@@ -269,12 +269,14 @@ class BatchOperations:
                 return
 
     async def _unlist(self, gone: Sequence[str]) -> bool:
-        """Remove batches from the list of batches. Return False for a Redis user that may only read."""
+        """Remove batches from the list of batches. Return False if none was removed.
+
+        This is the case for a Redis user that may only read, and for ids of other programs that are not UTF-8.
+        """
         try:
-            await self._session.executor.run(calls.unlist_batches(self._session.keys, gone))
+            return await self._session.executor.run(calls.unlist_batches(self._session.keys, gone)) > 0
         except CallRefused:
             return False
-        return True
 
     async def _note(self, batch_id: str, *, cancel: bool = False) -> Noted:
         call: Call[Noted] = note_members(self._session.keys, self._session.options, batch_id, (), cancel=cancel)

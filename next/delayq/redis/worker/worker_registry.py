@@ -11,7 +11,7 @@ import msgspec
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
 from delayq.core.views import WorkerInfo
-from delayq.redis.calls.call import Call, command, read
+from delayq.redis.calls.call import Call, command, read, texts
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
@@ -58,7 +58,7 @@ class RedisWorkerRegistry:
 
 def list_names(keys: Keys) -> Call[list[str]]:
     """Make the call that reads the names on the list."""
-    return read("ZRANGE", keys.workers, 0, -1, parse=lambda reply: [name.decode() for name in reply])
+    return read("ZRANGE", keys.workers, 0, -1, parse=texts)
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
