@@ -26,8 +26,8 @@ from delayq.redis.calls import queues as calls
 from delayq.redis.calls.call import Call, command, read, value_of
 from delayq.redis.calls.inspect import stats
 from delayq.redis.calls.queues import END, UNTIL_ENDED
+from delayq.redis.calls.shards import CHANGING
 from delayq.redis.session import Session
-from delayq.redis.shard_counts import CHANGING
 
 LOCK_MS: Final = 30_000
 """After this time in ms, another client may change the number of shards, because the first one has probably crashed."""

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from delayq.core.errors import BackendError, BackendUnavailable
-from delayq.core.shards import MAX_SHARDS, shard_names, shard_number, shard_of
-from delayq.redis.calls.call import Call, command, read, value_of
+from delayq.core.shards import shard_names, shard_number, shard_of
+from delayq.redis.calls.call import Call, value_of
 from delayq.redis.calls.inspect import server_time_ms
+from delayq.redis.calls.shards import read_shard_count
 from delayq.redis.connection.executor import Executor
 from delayq.redis.keys import Keys
-
-CHANGING: Final = 1_000
-"""Added to the number during a change. No client has the sum as its number, so no job can be stored in this time."""
 
 PATIENCE: Final = 5.0
 """How long a producer waits for the end of a change, in seconds."""
@@ -50,14 +48,14 @@ class ShardCounts:
 
     async def read(self, queue: str) -> list[str]:
         """Read the number of shards of a queue, and return the names of its shards, the first one first."""
-        self._note(queue, await self._executor.run(_read_count(self._keys, queue)))
+        self.note(queue, await self._executor.run(read_shard_count(self._keys, queue)))
         return shard_names(queue, self.known(queue))
 
     async def read_with_time(self, queue: str) -> tuple[list[str], int]:
         """Do the same as `read`, and also return the time of the server with the first shard, in epoch ms."""
         trip: list[Call[int]] = [*self.calls([queue]), server_time_ms()]
         count, now_ms = [value_of(outcome) for outcome in await self._executor.run_all(trip)]
-        self._note(queue, count)
+        self.note(queue, count)
         return shard_names(queue, count), now_ms
 
     async def read_all(self, queues: Sequence[str]) -> dict[str, list[str]]:
@@ -70,13 +68,13 @@ class ShardCounts:
 
     def calls(self, queues: Sequence[str]) -> list[Call[int]]:
         """Return the calls that read the numbers of shards of several queues."""
-        return [_read_count(self._keys, queue) for queue in queues]
+        return [read_shard_count(self._keys, queue) for queue in queues]
 
     def keep(self, queues: Sequence[str], outcomes: Sequence[int | BackendError]) -> None:
         """Remember the outcomes of `calls`."""
         for queue, outcome in zip(queues, outcomes, strict=True):
             if not isinstance(outcome, BackendError):
-                self._note(queue, outcome)
+                self.note(queue, outcome)
 
     async def follow(self, queue: str, *, until: float) -> None:
         """Read the number of shards of a queue again, after a script answered ShardsChanged.
@@ -99,26 +97,9 @@ class ShardCounts:
         await self.read(queue)
         return self.known(queue) != before
 
-    def _note(self, queue: str, count: int) -> None:
+    def note(self, queue: str, count: int) -> None:
+        """Remember the number of shards of a queue."""
         if count > 1:
             self.several[queue] = count
         else:
             self.several.pop(queue, None)
-
-
-def restore_shard_count(keys: Keys, shard: str, count: int) -> Call[bool]:
-    """Make the call that writes the number of shards into a shard that has lost it."""
-    return command("HSETNX", keys.of_queue(shard, "meta"), "shards", count, parse=bool)
-
-
-def _read_count(keys: Keys, queue: str) -> Call[int]:
-    return read("HGET", keys.of_queue(queue, "meta"), "shards", parse=shard_count)
-
-
-def shard_count(reply: bytes | None) -> int:
-    """Return the number of shards from the field `shards` of `meta`. During a change, return the old number.
-
-    A missing or invalid number counts as 1.
-    """
-    count = int(reply) % CHANGING if reply is not None and reply.isdigit() and len(reply) <= 4 else 1
-    return count if 1 <= count <= MAX_SHARDS else 1

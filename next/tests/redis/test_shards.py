@@ -11,9 +11,14 @@ import redis
 from delayq import AsyncDelayQ, DelayQ, JobSpec
 from delayq.core.chain import BatchPlan, Chain, link_of
 from delayq.core.errors import BackendUnavailable, InvalidInput, JobNotFound, QueueInUse
-from delayq.core.options import Options
+from delayq.core.options import DEFAULTS, Options
 from delayq.core.shards import shard_names
-from delayq.redis.shard_counts import CHANGING
+from delayq.redis.calls.shards import CHANGING
+from delayq.redis.connection.blocking import BlockingLeaf
+from delayq.redis.connection.server import ServerExecutor
+from delayq.redis.connection.url import Address
+from delayq.redis.keys import Keys
+from delayq.redis.worker.queue_keeper import RedisQueueKeeper
 from tests.support.waiting import wait_until
 
 NAMES = shard_names("orders", 4)
@@ -85,6 +90,18 @@ def test_the_number_changes_only_without_jobs(client: DelayQ, server: redis.Redi
             client.queue_set("orders", shards=wrong)
     with pytest.raises(InvalidInput, match="both missing"):
         client.queue_set("orders")
+
+
+def test_the_loops_learn_the_number_with_each_promotion(client: DelayQ, url: str) -> None:
+    keeper = RedisQueueKeeper(ServerExecutor(BlockingLeaf(Address(url))), Keys(), DEFAULTS, name="loops")
+    keeper.queues()
+    client.schedule("n", queue="orders", delay="1h")
+    for shards in (4, 2, 1):
+        client.clear("orders")
+        client.queue_set("orders", shards=shards)
+        assert keeper.promote("orders").shards == shards
+        keeper.promote("orders#2")
+        assert keeper.queues() == shard_names("orders", shards)
 
 
 def test_operations_on_a_queue_reach_all_shards(client: DelayQ, server: redis.Redis) -> None:

@@ -7,6 +7,7 @@ from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Promote
 from delayq.core import failure as failures
 from delayq.core.failure import Failure
 from delayq.redis.calls.call import Call, command, queue_call
+from delayq.redis.calls.shards import shard_count
 from delayq.redis.keys import GROUP, Keys
 
 PROMOTE_LIMIT: Final = 500
@@ -39,13 +40,18 @@ def promote(keys: Keys, queue: str, *, high_water: int, now_ms: str = "", limit:
         "promote",
         keys,
         queue,
-        lambda reply: Promoted(*reply),
+        _promoted,
         now=now_ms,
         limit=limit,
         high_water=high_water,
         queue=queue,
         lost=PAYLOAD_LOST,
     )
+
+
+def _promoted(reply: Sequence[Any]) -> Promoted:
+    promoted, lost, wait_us, owed, shards = reply
+    return Promoted(promoted, lost, wait_us, owed, shard_count(shards))
 
 
 def ack(keys: Keys, queue: str, done: Sequence[Acked], *, now_ms: str = "") -> Call[list[int]]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from delayq.backends.values import Promoted, Reclaimed, Relayed, Repaired
 from delayq.core.errors import BackendError, BackendFull, CallRefused, NodeError
@@ -12,15 +12,15 @@ from delayq.core.outages import Outages
 from delayq.core.shards import queue_of, shard_names
 from delayq.redis import repair
 from delayq.redis.calls import delivery as calls
-from delayq.redis.calls.call import Call
 from delayq.redis.calls.inspect import count_jobs, list_queues
 from delayq.redis.calls.queues import list_queue
+from delayq.redis.calls.shards import restore_shard_count
 from delayq.redis.calls.upkeep import record_activity
 from delayq.redis.connection.executor import Executor
 from delayq.redis.connection.leaf import drive
 from delayq.redis.keys import Keys
 from delayq.redis.relay import OutboxRelay
-from delayq.redis.shard_counts import ShardCounts, restore_shard_count
+from delayq.redis.shard_counts import ShardCounts
 
 logger: Final = logging.getLogger("delayq.loops")
 
@@ -74,11 +74,9 @@ class RedisQueueKeeper:
         return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        """Read the list of queues, and in the same round trip the numbers of shards of the previously listed queues."""
+        """Read the list of queues, and the numbers of shards of new queues. `promote` returns the later numbers."""
         before = self._listed
-        trip: list[Call[Any]] = [list_queues(self._keys), *self._counts.calls(before)]
-        listed, *counts = drive(self._executor.run_all(trip))
-        self._counts.keep(before, counts)
+        (listed,) = drive(self._executor.run_all([list_queues(self._keys)]))
         self.has_all_queues = not isinstance(listed, BackendError)
         if isinstance(listed, BackendError):
             if not isinstance(listed, NodeError | CallRefused):
@@ -110,9 +108,12 @@ class RedisQueueKeeper:
         drive(self._executor.run_all([list_queue(self._keys, queue) for queue in held]))
 
     def promote(self, queue: str) -> Promoted:
-        """Make up to 500 due jobs ready."""
+        """Make up to 500 due jobs ready. In the first shard of a queue, also remember the number of its shards."""
         call = calls.promote(self._keys, queue, high_water=self._options.high_water)
-        return drive(self._executor.run(call))
+        promoted = drive(self._executor.run(call))
+        if queue == queue_of(queue):
+            self._counts.note(queue, promoted.shards)
+        return promoted
 
     def reclaim(self, queue: str) -> Reclaimed:
         """Take back up to 250 jobs whose lease has expired."""

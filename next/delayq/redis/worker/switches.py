@@ -14,8 +14,8 @@ from typing import Any, Final
 from delayq.backends.values import Switches
 from delayq.core.errors import BackendError
 from delayq.redis.calls.call import Call, read
+from delayq.redis.calls.shards import shard_count
 from delayq.redis.keys import Keys
-from delayq.redis.shard_counts import shard_count
 
 logger: Final = logging.getLogger("delayq.worker")
 
