@@ -38,7 +38,7 @@ async def apay(iban: str) -> dict[str, str]:
 
 @job("grow", queue="q")
 def grow(context: JobContext) -> None:
-    context.chain.append(pay.job(iban="DE-last"))
+    context.chain.append(pay.job(iban="DE:last"))
 """
 
 KEY, NEWER, OTHER = new_key(), new_key(), new_key()
@@ -61,24 +61,24 @@ def test_payload_and_result_are_encrypted(
     client: DelayQ, start: Start, server: redis.Redis, url: str, words: list[str]
 ) -> None:
     name, *options = words
-    ref = client.schedule(name, {"iban": "DE02"}, encrypted=True)
-    assert "DE02" not in repr(dump(server))
+    ref = client.schedule(name, {"iban": "DE:02"}, encrypted=True)
+    assert "DE:02" not in repr(dump(server))
     start(*options)
     with pytest.raises(NotDecrypted, match="The result of the job"):  # the worker encrypts with its newer key
         ref.result(timeout="30s")
-    assert "DE02" not in repr(dump(server))
+    assert "DE:02" not in repr(dump(server))
     with DelayQ(settings=Settings(url=SecretStr(url), queue="q", keys=SecretStr(NEWER))) as newer:
         found = newer.get(ref.id)
         assert found is not None
-        assert found.result == JobRef(newer, ref.id, "q", "ready", None, "created").result() == {"paid": "DE02"}
+        assert found.result == JobRef(newer, ref.id, "q", "ready", None, "created").result() == {"paid": "DE:02"}
         with pytest.raises(NotDecrypted, match="The payload of the job"):
             _ = found.data
 
 
 def test_a_retried_attempt_reads_the_same_payload(client: DelayQ, start: Start, tmp_path: Path) -> None:
     start()
-    ref = client.schedule("pay", {"iban": "DE02", "fails": True}, encrypted=True)
-    wait_until(lambda: lines(tmp_path / "log") == ["DE02 1", "DE02 2"])
+    ref = client.schedule("pay", {"iban": "DE:02", "fails": True}, encrypted=True)
+    wait_until(lambda: lines(tmp_path / "log") == ["DE:02 1", "DE:02 2"])
     info = ref.wait("30s")
     assert info is not None and info.state == "completed"
 
@@ -86,7 +86,7 @@ def test_a_retried_attempt_reads_the_same_payload(client: DelayQ, start: Start, 
 def test_a_payload_that_no_key_decrypts_is_retried_and_runs_with_the_key(
     client: DelayQ, url: str, tmp_path: Path
 ) -> None:
-    ref = client.schedule("pay", {"iban": "DE02"}, encrypted=True, tries=3, backoff="1s")
+    ref = client.schedule("pay", {"iban": "DE:02"}, encrypted=True, tries=3, backoff="1s")
     with workers_of(APP, tmp_path, url, DELAYQ_KEYS=OTHER) as start:
         start()
         wait_until(lambda: bool((info := ref.refresh()) and info.attempts))
@@ -97,18 +97,18 @@ def test_a_payload_that_no_key_decrypts_is_retried_and_runs_with_the_key(
     assert not lines(tmp_path / "log")
     with workers_of(APP, tmp_path, url, DELAYQ_KEYS=KEY) as start:
         start()
-        assert ref.result(timeout="30s") == {"paid": "DE02"}
+        assert ref.result(timeout="30s") == {"paid": "DE:02"}
 
 
 def test_after_its_tries_a_job_without_key_fails_and_can_be_retried(client: DelayQ, start: Start, url: str) -> None:
     start()
     with DelayQ(settings=Settings(url=SecretStr(url), queue="q", keys=SecretStr(OTHER))) as stranger:
-        ref = stranger.schedule("pay", {"iban": "DE02"}, encrypted=True, tries=2, backoff="0s")
+        ref = stranger.schedule("pay", {"iban": "DE:02"}, encrypted=True, tries=2, backoff="0s")
         with pytest.raises(JobHasFailed, match="NotDecrypted"):
             ref.result(timeout="30s")
         info = ref.refresh()
         assert info is not None and info.attempts == 2
-    client.retry(ref.id, data={"iban": "DE03"})
+    client.retry(ref.id, data={"iban": "DE:03"})
     info = client.wait(ref.id, timeout="30s")
     assert info is not None and info.state == "completed"
 
@@ -116,7 +116,7 @@ def test_after_its_tries_a_job_without_key_fails_and_can_be_retried(client: Dela
 def test_a_payload_of_another_job_fails_at_once(
     client: DelayQ, start: Start, server: redis.Redis, tmp_path: Path
 ) -> None:
-    one, other = (client.schedule("pay", {"iban": n}, delay="1h", encrypted=True) for n in ("DE01", "DE02"))
+    one, other = (client.schedule("pay", {"iban": n}, delay="1h", encrypted=True) for n in ("DE:01", "DE:02"))
     jobs: Any = server.hgetall("delayq:{q}:jobs")
     swapped = str(jobs[one.id]).replace(f'"id":"{one.id}"', f'"id":"{other.id}"')
     server.hset("delayq:{q}:jobs", other.id, swapped)
@@ -134,12 +134,12 @@ def test_chains_and_batches(client: DelayQ, start: Start, server: redis.Redis, t
     def pay(iban: str) -> Sendable:
         return _by_name("pay", {"iban": iban})
 
-    hidden = [pay(f"DE-{n}")._with(encrypted=True, queue="q") for n in range(4)]
+    hidden = [pay(f"DE:{n}")._with(encrypted=True, queue="q") for n in range(4)]
     chain(hidden[0], _by_name("grow", {})._with(queue="q"), batch(hidden[1:3], then=hidden[3])).dispatch()
-    assert "DE-" not in repr(dump(server))
+    assert "DE:" not in repr(dump(server))
     start()
     wait_until(lambda: len(lines(tmp_path / "log")) == 5)
     ran = lines(tmp_path / "log")
-    assert (ran[0], set(ran[1:3])) == ("DE-0 1", {"DE-1 1", "DE-2 1"})
-    assert set(ran[3:]) == {"DE-3 1", "DE-last 1"}
-    assert "DE-" not in repr(dump(server))
+    assert (ran[0], set(ran[1:3])) == ("DE:0 1", {"DE:1 1", "DE:2 1"})
+    assert set(ran[3:]) == {"DE:3 1", "DE:last 1"}
+    assert "DE:" not in repr(dump(server))

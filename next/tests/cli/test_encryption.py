@@ -53,9 +53,9 @@ def test_key_new_prints_a_key_without_a_server(run: Run, monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("with_key")
 def test_a_job_is_scheduled_shown_and_listed_without_its_payload(run: Run, server: redis.Redis) -> None:
-    words = ("schedule", "pay", "--id", "a", "--in", "1h", "--data", '{"iban": "DE02"}', "--encrypted")
+    words = ("schedule", "pay", "--id", "a", "--in", "1h", "--data", '{"iban": "DE:02"}', "--encrypted")
     assert run(*words).exit_code == 0
-    assert "DE02" not in repr(dump(server))
+    assert "DE:02" not in repr(dump(server))
     shown, as_json = run("show", "a").stdout, json.loads(run("show", "a", "--json").stdout)
     assert rows_of(shown)["data"] == "(encrypted)"
     assert "result" not in rows_of(shown)
@@ -67,7 +67,7 @@ def test_a_job_is_scheduled_shown_and_listed_without_its_payload(run: Run, serve
 
 
 def test_without_a_key_nothing_is_sent(tell: Tell, server: redis.Redis) -> None:
-    code, told = tell("schedule", "pay", "--data", '{"iban": "DE02"}', "--encrypted")
+    code, told = tell("schedule", "pay", "--data", '{"iban": "DE:02"}', "--encrypted")
     assert (code, told) == (
         2,
         "delayq: The job 'pay' must be encrypted, but no keys are set. Make a key with `delayq key new`, and set "
@@ -122,34 +122,34 @@ def test_why_names_a_key_that_is_missing_here(run: Run, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("with_key")
 def test_a_retry_encrypts_another_payload(run: Run, tell: Tell, url: str, server: redis.Redis) -> None:
-    run("schedule", "pay", "--id", "a", "--in", "1h", "--data", '{"iban": "DE02"}', "--encrypted")
+    run("schedule", "pay", "--id", "a", "--in", "1h", "--data", '{"iban": "DE:02"}', "--encrypted")
     run("archive", "a")
     assert rows_of(run("failed", "show", "a").stdout)["data"] == "(encrypted)"
-    assert run("failed", "retry", "a", "--data", '{"iban": "DE03"}').exit_code == 0
-    assert "DE03" not in repr(dump(server))
+    assert run("failed", "retry", "a", "--data", '{"iban": "DE:03"}').exit_code == 0
+    assert "DE:03" not in repr(dump(server))
     with DelayQ(url) as client:
         info = client.get("a")
-        assert info is not None and info.data == {"iban": "DE03"}
+        assert info is not None and info.data == {"iban": "DE:03"}
 
 
 @pytest.mark.usefixtures("with_key", "app")
 def test_a_job_runs_here(run: Run, server: redis.Redis) -> None:
     for id in ("a", "b"):
-        run("schedule", "enc.here", "--app", "enc_jobs", "--id", id, "--in", "1h", "--data", '{"iban": "DE02"}')
+        run("schedule", "enc.here", "--app", "enc_jobs", "--id", id, "--in", "1h", "--data", '{"iban": "DE:02"}')
         run("archive", id)
-    assert "DE02" not in repr(dump(server))
+    assert "DE:02" not in repr(dump(server))
     assert run("failed", "retry", "--here", "a", "--app", "enc_jobs").exit_code == 0
-    assert Path("paid").read_text() == "DE02"
-    other = ("--data", '{"iban": "DE03"}')
+    assert Path("paid").read_text() == "DE:02"
+    other = ("--data", '{"iban": "DE:03"}')
     assert run("failed", "retry", "--here", "b", "--app", "enc_jobs", *other).exit_code == 0
-    assert Path("paid").read_text() == "DE02DE03"
+    assert Path("paid").read_text() == "DE:02DE:03"
 
 
 @pytest.mark.usefixtures("app")
 def test_a_job_does_not_run_here_without_its_key(run: Run, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("DELAYQ_KEYS", KEY)
-        run("schedule", "enc.here", "--id", "a", "--in", "1h", "--data", '{"iban": "DE02"}', "--encrypted")
+        run("schedule", "enc.here", "--id", "a", "--in", "1h", "--data", '{"iban": "DE:02"}', "--encrypted")
         run("archive", "a")
     code, told = tell("failed", "retry", "--here", "a", "--app", "enc_jobs")
     assert (code, "The payload of the job 'a' is encrypted, and no keys are set." in told) == (1, True)

@@ -27,20 +27,20 @@ from delayq.core.unique import Unique, lock_of
 KEY = new_key()
 RING = KeyRing([KEY])
 OPTIONS = Options(key_ring=RING)
-DATA = msgspec.Raw(b'{"iban":"DE02"}')
+DATA = msgspec.Raw(b'{"iban":"DE:02"}')
 JOB = {"job_id": "a", "name": "n"}
 
 
 def test_a_key_is_a_key_of_fernet_and_the_token_is_its_token() -> None:
     token = msgspec.json.decode(seal(RING, "data", DATA, **JOB))
-    assert Fernet(KEY).decrypt(token) == b'{"id":"a","name":"n","data":{"iban":"DE02"}}'
+    assert Fernet(KEY).decrypt(token) == b'{"id":"a","name":"n","data":{"iban":"DE:02"}}'
     assert new_key() != KEY
 
 
 @pytest.mark.parametrize("part", ["data", "result"])
 def test_what_was_encrypted_is_decrypted(part: Any) -> None:
     token = seal(RING, part, DATA, **JOB)
-    assert b"DE02" not in bytes(token)
+    assert b"DE:02" not in bytes(token)
     assert bytes(unseal(RING, part, token, **JOB)) == bytes(DATA)
 
 
@@ -102,9 +102,9 @@ def test_without_cryptography_the_error_has_the_command_that_installs_it(monkeyp
 
 
 def test_an_encrypted_job_has_a_token_as_its_payload() -> None:
-    job = prepare(JobSpec("n", {"iban": "DE02"}, id="a", encrypted=True), OPTIONS, 0)
+    job = prepare(JobSpec("n", {"iban": "DE:02"}, id="a", encrypted=True), OPTIONS, 0)
     envelope = envelopes.decode(job.envelope)
-    assert (bytes(envelope.encrypted), b"DE02" in job.envelope) == (bytes(FORMAT), False)
+    assert (bytes(envelope.encrypted), b"DE:02" in job.envelope) == (bytes(FORMAT), False)
     assert bytes(payload_of(envelope, RING)) == bytes(DATA)
 
 
@@ -141,13 +141,13 @@ def test_the_option_is_a_bool() -> None:
 
 def test_a_unique_key_is_made_from_the_plain_payload() -> None:
     unique = Unique(key=["iban"])
-    job = prepare(JobSpec("n", {"iban": "DE02"}, unique=unique, encrypted=True), OPTIONS, 0)
+    job = prepare(JobSpec("n", {"iban": "DE:02"}, unique=unique, encrypted=True), OPTIONS, 0)
     assert job.lock == lock_of(unique, "n", bytes(DATA))
 
 
 def test_a_link_is_encrypted_when_it_is_made() -> None:
-    link = link_of(JobSpec("n", {"iban": "DE02"}, encrypted=True), OPTIONS, 0)
-    assert b"DE02" not in bytes(link.job)
+    link = link_of(JobSpec("n", {"iban": "DE:02"}, encrypted=True), OPTIONS, 0)
+    assert b"DE:02" not in bytes(link.job)
     job = job_of(link, now_ms=5, chain=Chain([link]), headers={"h": "1"})
     assert bytes(payload_of(envelopes.decode(job.envelope), RING)) == bytes(DATA)
 

@@ -59,10 +59,10 @@ def hides(server: redis.Redis, secret: str) -> bool:
 @pytest.mark.parametrize(
     ("sendable", "said", "expected"),
     [
-        (Pay(iban="DE02"), {}, True),
-        (Pay(iban="DE02"), {"encrypted": False}, False),
-        (note.job(text="DE02"), {}, False),
-        (note.job(text="DE02"), {"encrypted": True}, True),
+        (Pay(iban="DE:02"), {}, True),
+        (Pay(iban="DE:02"), {"encrypted": False}, False),
+        (note.job(text="DE:02"), {}, False),
+        (note.job(text="DE:02"), {"encrypted": True}, True),
     ],
 )
 def test_a_dispatch_overrides_the_declaration(
@@ -70,8 +70,8 @@ def test_a_dispatch_overrides_the_declaration(
 ) -> None:
     info = sendable.dispatch(delay="1h", **said).refresh()
     assert info is not None
-    assert (info.is_encrypted, b"DE02" not in info.raw) == (expected, expected)
-    assert "DE02" in str(info.data)
+    assert (info.is_encrypted, b"DE:02" not in info.raw) == (expected, expected)
+    assert "DE:02" in str(info.data)
 
 
 def test_the_declaration_counts_for_jobs_that_are_sent_by_name(sent: DelayQ) -> None:
@@ -80,8 +80,8 @@ def test_the_declaration_counts_for_jobs_that_are_sent_by_name(sent: DelayQ) -> 
         def fire(self, context: object, data: object) -> None: ...
 
     for ref in (
-        dispatch("enc.pay", {"iban": "DE02"}, delay="1h"),
-        sent.schedule("enc.pay", {"iban": "DE02"}, delay="1h"),
+        dispatch("enc.pay", {"iban": "DE:02"}, delay="1h"),
+        sent.schedule("enc.pay", {"iban": "DE:02"}, delay="1h"),
         sent.schedule("enc.by-hand", {}, delay="1h"),
     ):
         info = ref.refresh()
@@ -96,32 +96,32 @@ def test_a_declaration_takes_true_or_false() -> None:
 
 
 def test_a_local_run_needs_no_keys(manager: Manager) -> None:
-    assert Pay(iban="DE02").dispatch_sync().result == "paid DE02"
+    assert Pay(iban="DE:02").dispatch_sync().result == "paid DE:02"
     with pytest.raises(ConfigError, match="must be encrypted, but no keys are set"):
-        Pay(iban="DE02").dispatch()
+        Pay(iban="DE:02").dispatch()
 
 
 def test_the_links_of_a_chain_are_encrypted(sent: DelayQ, server: redis.Redis) -> None:
-    ref: Any = chain(note.job(text="open"), Pay(iban="DE02")).catch(Pay(iban="DE03")).delay("1h").dispatch()
+    ref: Any = chain(note.job(text="open"), Pay(iban="DE:02")).catch(Pay(iban="DE:03")).delay("1h").dispatch()
     info = ref.refresh()
     links = read_chain(info.envelope.chain)
-    assert (info.is_encrypted, b"DE0" in info.raw) == (False, False)
+    assert (info.is_encrypted, b"DE:0" in info.raw) == (False, False)
     for link in (*links.links, *links.catch):
         envelope = decode(bytes(link.job))
         assert is_encrypted(envelope)
-        assert b"DE0" in bytes(payload_of(envelope, sent._operations._session.options.key_ring))
+        assert b"DE:0" in bytes(payload_of(envelope, sent._operations._session.options.key_ring))
 
 
 def test_members_and_callbacks_of_a_batch_are_encrypted(sent: DelayQ, server: redis.Redis) -> None:
-    members: list[Any] = [chain(Pay(iban="DE02"), Pay(iban="DE03")), Pay(iban="DE04")]
-    batch(members, then=Pay(iban="DE05"), id="b").dispatch()
-    assert hides(server, "DE0")
+    members: list[Any] = [chain(Pay(iban="DE:02"), Pay(iban="DE:03")), Pay(iban="DE:04")]
+    batch(members, then=Pay(iban="DE:05"), id="b").dispatch()
+    assert hides(server, "DE:0")
     datas = [info.data for info in sent.iter_jobs("ready")]
-    assert sorted(data["iban"] for data in datas) == ["DE02", "DE04"]
+    assert sorted(data["iban"] for data in datas) == ["DE:02", "DE:04"]
 
 
 def test_a_chain_without_keys_sends_nothing(manager: Manager, server: redis.Redis) -> None:
-    for group in (chain(note.job(text="open"), Pay(iban="DE02")), batch([note.job(text="open"), Pay(iban="DE02")])):
+    for group in (chain(note.job(text="open"), Pay(iban="DE:02")), batch([note.job(text="open"), Pay(iban="DE:02")])):
         with pytest.raises(ConfigError, match=r"The job 'enc\.pay' must be encrypted, but no keys are set"):
             group.dispatch()
     assert not server.keys("*")

@@ -19,7 +19,7 @@ from delayq.redis.follow_up_sender import WAIT_FOR_KEY, FollowUpSender, Step
 from tests.support.dump import dump
 
 KEY, OTHER = new_key(), new_key()
-DATA = {"iban": "DE02"}
+DATA = {"iban": "DE:02"}
 QUEUE = "money"
 
 
@@ -46,12 +46,12 @@ def stored(server: redis.Redis, job_id: str) -> str:
 
 def test_redis_has_no_payload_and_a_client_with_keys_reads_it(client: DelayQ, server: redis.Redis) -> None:
     ref = client.schedule("pay", DATA, delay="1h", encrypted=True, tags=["readable"])
-    assert "DE02" not in stored(server, ref.id)
+    assert "DE:02" not in stored(server, ref.id)
     assert '"encrypted":{"v":2}' in stored(server, ref.id)
     info = ref.refresh()
     assert info is not None
     assert (info.data, info.is_encrypted, info.envelope and info.envelope.tags) == (DATA, True, ["readable"])
-    assert "DE02" not in repr(info) + repr(ref)
+    assert "DE:02" not in repr(info) + repr(ref)
     for page in (client.list_jobs("scheduled").jobs, client.search(JobSearch(queues=[QUEUE])).jobs):
         assert [job.data for job in page] == [DATA]
 
@@ -180,7 +180,7 @@ def test_a_result_is_read_with_the_keys(client: DelayQ, without_keys: DelayQ, se
         _ = msgspec.structs.replace(done, key_ring=None).result
     with pytest.raises(NotDecrypted):
         _ = msgspec.structs.replace(info, stored_result={"paid": False}).result
-    assert info.envelope is not None and bytes(payload_of(info.envelope, ring)) == b'{"iban":"DE02"}'
+    assert info.envelope is not None and bytes(payload_of(info.envelope, ring)) == b'{"iban":"DE:02"}'
 
 
 def data_of(client: DelayQ, job_id: str) -> Any:
