@@ -212,7 +212,7 @@ def test_a_worker_whose_log_nobody_reads_keeps_its_leases(url: str, server: redi
 def test_a_worker_with_a_full_pipe_runs_its_job_and_ends(
     url: str, server: redis.Redis, shop: Path, data: dict[str, Any], free: int
 ) -> None:
-    """Neither its first line nor the output of its handler nor a report of all stacks waits for a reader."""
+    """It ends although nobody reads its first line, the output of its handler, or the stacks of a child that hangs."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):

@@ -72,7 +72,7 @@ def emit(event: object) -> bool:
             if inspect.iscoroutine(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
                 if not inspect.isasyncgen(answer):
                     answer.close()
-                raise TypeError(f"the listener returned {shown(answer)}, so its code did not run")
+                raise TypeError(f"the listener returned {shown(answer)}, whose code did not run")
             if answer is False:
                 is_fine = False
         except (Exception, SystemExit):
@@ -82,7 +82,7 @@ def emit(event: object) -> bool:
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """Return the name of a function, also inside a `functools.partial`. For another object, return its class."""
+    """Return the name of a function, also of one inside a `functools.partial`, or else the name of the class."""
     name = getattr(getattr(function, "func", function), "__qualname__", None)
     return str(name or type(function).__qualname__)
 

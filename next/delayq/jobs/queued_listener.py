@@ -67,7 +67,7 @@ def queued_listener(
         registry.add(handler)
         made: JobFunction[..., R] = JobFunction(function, handler)
 
-        @functools.wraps(function)  # its name is in the log line of an error
+        @functools.wraps(function)  # so that the log line of an error names the function
         def dispatch(event: Any) -> object:
             return made.job(event).dispatch()
 

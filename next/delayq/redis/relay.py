@@ -46,10 +46,10 @@ WAIT_AFTER_ERROR: Final = 1.0
 class Waiting(msgspec.Struct, frozen=True):
     """Waiting records in the outbox of a queue.
 
-    * `last`: no waiting record is later.
-    * `again_at`: time of the next try.
+    * `last`: id of the last record that was read. The next page begins behind it, unless all are tried again.
+    * `again_at`: time at which all waiting records may be tried again, by the clock of the relay.
     * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
-    * `error`: the first error since the relay last read from the start, which has not been raised yet.
+    * `error`: the first error of a record, to be raised when no later record is left to read.
     """
 
     last: str
@@ -93,8 +93,8 @@ class OutboxRelay:
     async def relay(self, queue: str) -> Relayed:
         """Relay one page of the records of a queue: new records, or all records if waiting records must be tried again.
 
-        A waiting record does not delay the other records. A record with an error waits too. After the last page, the
-        first error is raised.
+        A waiting record does not delay the other records. A record with an error waits too. The call that reads the
+        last page raises the first error.
         """
         waiting = self._waiting.pop(queue, None)
         goes_on = waiting is not None and (waiting.is_more or self._clock() < waiting.again_at)
@@ -124,7 +124,10 @@ class OutboxRelay:
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
-        """Return the waiting records of these steps, together with the records that were waiting before."""
+        """Return the waiting records of these steps, together with the records that were waiting before.
+
+        A record with an error waits too. None = no record waits.
+        """
         waits = [step.again_in for step in steps if step.again_in is not None]
         errors = [step.error for step in steps if step.error is not None]
         if errors:

@@ -2,7 +2,7 @@
 
 A client remembers the number of shards of a queue. It reads the number again if a script answers with another number,
 and before it reports an id as unknown. All shards store the number, but only the number in the first shard is valid.
-During a change, the shards store the old number plus CHANGING.
+During a change, the shards store the old number plus `calls.shards.CHANGING`.
 """
 
 import time

@@ -15,10 +15,10 @@ child keeps these rules:
   and shows which jobs still belong to the child.
 * Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
   pending jobs again. This is called a replay.
-* Suspects. A suspect is a job with at least two recoveries: its worker vanished (died, or lost its lease) at least
-  twice while the job was reserved. For up to one lease after a suspect gets its slot, the child takes no other jobs, so
-  that the suspect can run alone. The suspect starts as soon as no other job runs. If other jobs still run after one
-  lease, the suspect starts beside them.
+* Suspects. A suspect is a job with at least two recoveries: its child or worker died, or the lease of the job expired,
+  at least twice. For up to one lease after a suspect gets its slot, the child takes no other jobs, so that the suspect
+  can run alone. The suspect starts as soon as no other job runs. If other jobs still run after one lease, the suspect
+  starts beside them.
 """
 
 import logging
@@ -290,7 +290,8 @@ class Child:
             return
         sent_at = self._clock()
         try:
-            # Ask this before the read, because a relay stores a follow-up job before it deletes the old record.
+            # Look for records first, and then for jobs. A relay stores a follow-up job before it deletes the record, so
+            # a child that finds neither has not missed a follow-up job.
             has_follow_ups = self._awaits_follow_ups and self._consumer.has_follow_ups()
             taken = self._consumer.wait(self._idle_wait)
         except BackendError:
@@ -307,7 +308,8 @@ class Child:
     def _replay(self) -> None:
         """Read all pending jobs of this child, to find jobs that were delivered in a lost reply."""
         sent_at = self._clock()
-        # The lock prevents a second run of a job that the watchdog would settle between the read and `_add`.
+        # Without the lock, the watchdog could settle a job between the read and `_add`. `_add` would then take the job
+        # for a new one, and the job would run again.
         with self._in_flight.lock:
             self._add(self._consumer.pending(), sent_at)
         self._must_replay = False

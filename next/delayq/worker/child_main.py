@@ -34,10 +34,13 @@ that is longer.
 """
 
 REPORT_TIME: Final = 0.5
-"""Seconds for the report of all stacks on stderr, which nobody may be reading."""
+"""Seconds to write the stacks of all threads to stderr. Stderr may be a full pipe that nobody reads."""
 
 FLUSH_TIME: Final = 3.0
-"""Seconds for the last flush of stdout and stderr. The flush itself waits one second for the reader of each."""
+"""Time limit for the last flush of stdout and stderr, in seconds.
+
+The flush waits up to 1 s for a reader of each stream. A text that does not fit into the pipe would wait for ever.
+"""
 
 
 def run_child(
@@ -159,12 +162,12 @@ def _terminate_leftovers() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
-    If listeners and hooks together take longer than `seconds`, the stacks of all threads are written to stderr, and
-    SIGALRM ends the process. So a hook that hangs cannot delay the replacement of the child for longer. While the
-    worker is shutting down, the supervisor may kill the process sooner.
+    If listeners and hooks together take longer than `seconds`, a thread of `faulthandler` writes the stacks of all
+    threads to stderr, and SIGALRM ends the process REPORT_TIME later, even if nobody reads stderr. So a hook that hangs
+    cannot delay the replacement of the child for longer. While the worker is shutting down, the supervisor may kill the
+    process sooner.
 
-    A thread of faulthandler writes the report, so the alarm also ends a process whose report waits for a reader of
-    stderr. The alarm stays on for the flush at the end of the process, which may wait for a reader too.
+    After the hooks, the timer is set to FLUSH_TIME, because the last flush may wait for a reader too.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + REPORT_TIME)

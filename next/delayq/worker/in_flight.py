@@ -4,8 +4,8 @@
 the state of each job into its slot: the entry of the job in the memory that the child shares with the supervisor. If
 the child dies, the supervisor reads the slots, to settle or redeliver each job.
 
-`InFlight` also decides how many jobs the child fetches (`room`), so that the child has about 20 ms of work, and at
-least one job for each free thread. `InFlight` estimates the work from the running times of earlier jobs.
+`InFlight` also decides how many jobs the child fetches (`room`), so that each thread has about 20 ms of work, and each
+free thread at least one job. `InFlight` estimates the work from the running times of earlier jobs.
 
 `threads` is the number of jobs that the child runs at a time. Async jobs share one event loop, but each of them counts
 as one thread. So a free thread means that one more job may start.
@@ -26,10 +26,10 @@ from delayq.core.outcome import SUSPECT
 from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 
 PREFETCH_SECONDS: Final = 0.02
-"""How much work a child fetches in advance, in seconds.
+"""How much work a child fetches in advance for each thread, in seconds.
 
-20 ms of work is enough to hide a round trip, and so little that other workers still find jobs. A batch is half this
-amount, but at least one job per thread and at most MAX_BATCH jobs.
+20 ms of work is enough to hide a round trip, and so little that other workers still find jobs. One fetch brings at most
+half this amount, or one job per thread if that is more, and never more than MAX_BATCH jobs.
 """
 
 MAX_BATCH: Final = 250
@@ -288,8 +288,8 @@ class InFlight:
     def room(self) -> int:
         """Return how many jobs to fetch now.
 
-        The child should have about 20 ms of work, and at least one job for each free thread. One fetch is at most a
-        batch; see PREFETCH_SECONDS. Do not fetch for threads whose job has already run for 20 ms, because a job fetched
+        Each thread should have about 20 ms of work, and each free thread at least one job. For the size of one fetch,
+        see PREFETCH_SECONDS. Do not fetch for threads whose job has already run for 20 ms, because a job fetched
         for them would wait and be handed back.
         """
         with self.lock:

@@ -35,7 +35,7 @@ LONGEST_STEP: Final = 2.0
 """Longest time that a step takes while the backend does not answer, in seconds.
 
 If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step, or a name server
-did not answer.
+did not answer. The supervisor cannot tell these cases apart, so it extends the time limits in both.
 """
 
 

@@ -44,8 +44,8 @@
 -- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
--- `delivered`: the highest entry id that was delivered before the last `tidy`. If the stream was created anew after
--- that `tidy`, the id above which the entries of the new stream start.
+-- `delivered`: the last delivered id of the group, from the last `tidy`. If another script has created the stream again
+-- since then, all entries of the new stream have higher ids than the value that this script has written.
 local delivered = known[1]
 local known_lease = known[2] or ''
 local sums = {

@@ -94,4 +94,4 @@ def test_a_listener_that_yields_is_refused() -> None:
 def test_a_listener_that_only_returns_a_coroutine_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     listener(Placed)(lambda event: asyncio.sleep(0))
     assert not emit(Placed(1))
-    assert "the listener returned a value of type coroutine, so its code did not run" in caplog.text
+    assert "the listener returned a value of type coroutine, whose code did not run" in caplog.text

@@ -33,7 +33,7 @@ DIFFERENCES: Final = (
     "- promote, mend: a history of more than nine failures is cut",
     "- outbox: `todo` rows are gone, so `finish` is compared only without followers; rows have no stamps",
     "- release, fail: a job that was asked to stop is answered 2, so these scripts are compared without stop requests",
-    "- promote: a pause with an end is answered by the time until this end, not by -3; the number of shards is new",
+    "- promote: a pause with an end is answered by the time until this end, not by -3; `shards` is new",
     "- list: the argument `newest` and the entry of each row are new; tests/scripts/test_inspect.py has their tests",
     "- ack: `alone` = 2, for stopped jobs, is new; tests/scripts/test_settle.py has its tests",
     "- stats: without a ready entry, acknowledged jobs do not count as ready, so `ready` is not compared",

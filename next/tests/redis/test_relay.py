@@ -327,7 +327,7 @@ def test_waiting_records_are_tried_again_though_another_relay_took_the_later_one
 
 
 def test_records_with_errors_do_not_delay_the_later_pages(queue: QueueOnServer, server: redis.Redis) -> None:
-    """The error is raised after the last page, and then all records are tried again."""
+    """The error is raised after the last page. Later, the records with errors are tried again."""
     clock = Clock()
     server.set(queue.keys.of_queue("broken", "jobs"), "another type")
     for n in range(PAGE + 1):

@@ -149,7 +149,7 @@ def number(reply: bytes | None) -> int | None:
 
 
 def texts(words: Iterable[bytes]) -> list[str]:
-    """Decode names that other programs may have written. Bytes that are not UTF-8 become U+FFFD."""
+    """Decode names and ids. Bytes that are not UTF-8 become U+FFFD, so that one entry does not stop a whole list."""
     return [word.decode("utf-8", "replace") for word in words]
 
 

@@ -1,4 +1,7 @@
-"""Calls for the number of shards of a queue, which is the field `shards` of `meta` in the first shard."""
+"""Calls that read and restore the number of shards of a queue.
+
+The field `shards` of `meta` has this number in each shard. Only the number in the first shard is valid.
+"""
 
 from typing import Final
 
@@ -7,7 +10,9 @@ from delayq.redis.calls.call import Call, command, read
 from delayq.redis.keys import Keys
 
 CHANGING: Final = 1_000
-"""Added to the number during a change. No client has the sum as its number, so no job can be stored in this time."""
+"""Added to the field `shards` during a change of the number. No client has the sum as its number, so no job can be
+stored during the change.
+"""
 
 
 def read_shard_count(keys: Keys, queue: str) -> Call[int]:
@@ -16,7 +21,7 @@ def read_shard_count(keys: Keys, queue: str) -> Call[int]:
 
 
 def restore_shard_count(keys: Keys, shard: str, count: int) -> Call[bool]:
-    """Write the number of shards into a shard that has lost it."""
+    """Write the number of shards into a shard, unless the shard has a number."""
     return command("HSETNX", keys.of_queue(shard, "meta"), "shards", count, parse=bool)
 
 

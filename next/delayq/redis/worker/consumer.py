@@ -4,8 +4,9 @@ To settle a job is to report the outcome of its attempt. One request, called a t
 read of new jobs.
 
 Each trip that reads a queue also reads the operators' pause and restart switches in the same request. Each wait reads
-the switches at its end, unless a signal interrupts the wait. A paused queue is not read. If the new switches show that
-the queue of a new job is paused, the job is handed back: it returns to its queue at no cost.
+the switches at its end, unless a signal interrupts the wait, or a job arrives on a Redis Cluster. A paused queue is not
+read. If the new switches show that the queue of a new job is paused, the job is handed back: it returns to its queue at
+no cost.
 
 If a queue refuses a call, for example because a key was damaged, the queue rests, which means that it is not used for a
 second. Other queues are not affected.
@@ -40,8 +41,8 @@ from delayq.redis.worker.settle import Settling, settling_calls
 from delayq.redis.worker.switches import SwitchReader
 
 PAUSED_WAIT: Final = 2.0
-"""Longest wait for a job, in seconds, while a queue is paused or rests. Each wait reads the switches at its end, so a
-short wait lets `resume` take effect soon.
+"""Longest wait for a job, in seconds, while a queue is paused or rests. A wait without a job reads the switches at its
+end, so a short wait lets `resume` take effect soon.
 """
 
 OFTEN: Final = 0.1
@@ -51,20 +52,21 @@ OFTEN_FOR: Final = 10.0
 then every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
-"""A wait that begins less than this time after the last read of the previous wait, in seconds, follows at once."""
+"""On a Redis Cluster, a wait that begins less than this many seconds after the last read of the previous wait begins
+with a pause, because the queues have just been read."""
 
 RELAY_TIME_MS: Final = 15_000
-"""Age of records of the outbox, in ms, from which a child does not wait for them. A relay needs some milliseconds for a
-record, or about 10 s if another relay has died. An older record waits for something else, such as a unique key, or no
-relay serves the queue."""
+"""A child waits for the follow-up job of a record of the outbox only while the record is younger, in ms. A relay needs
+some milliseconds for a record, or about 10 s if another relay has died. An older record waits for something else, such
+as a unique key, or no relay serves the queue."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A pipelined request that awaits its reply: settlements, then new jobs if a queue is read, then the switches.
+    """A pipelined request that awaits its reply: settlements, and new jobs and the switches if a queue is read.
 
-    If all queues are paused or rest, the switches are read alone, at most once in 2 s.
+    If jobs are wanted but all queues are paused or rest, only the switches are read, at most once in 2 s.
 
     `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
     no queue. `lower`: the queues with a lower priority. `limit`: maximum number of new jobs.
@@ -82,8 +84,7 @@ class RedisConsumer:
     """Implements the protocol Consumer with Redis.
 
     `queues`: the shards of all queues. `name`: the consumer name in Redis. `order`: sorts the queues by their priority
-    for the next read; the shards of one queue take turns. `forced`: ignore the maintenance switch, with which operators
-    pause all queues.
+    for the next read; the shards of one queue take turns. `forced`: ignore maintenance, but no other pause.
     """
 
     def __init__(
@@ -333,7 +334,10 @@ class RedisConsumer:
             taken += found
 
     def _note(self, queues: Sequence[str], taken: Sequence[Delivery]) -> None:
-        """Record which of the queues that were read had jobs, and how many. A shard without jobs is read last."""
+        """Record which of the queues that were read had jobs, and how many.
+
+        A shard without jobs gets the count of the shard with the most jobs, so that the others are read first.
+        """
         counts = Counter(job.queue for job in taken)
         self._had_jobs.difference_update(queues)
         self._had_jobs.update(counts)
@@ -356,10 +360,10 @@ class RedisConsumer:
         return self._without_paused([job for jobs in self._resting.values(queues, known) for job in jobs])
 
     def _create_if_missing(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery] | BackendError:
-        """If a queue has no consumer group, create the group. Return no jobs, or the error of this attempt.
+        """Return the outcome of a read. If the queue has no consumer group, create the group first.
 
-        The group is missing if the server refused writes when the worker started. Without a mover, no other process
-        creates the group.
+        The outcome is then an empty list, or the error of the creation. The group is missing if the server refused
+        writes when the worker started. Without a mover, no other process creates the group.
         """
         if not (isinstance(outcome, CallRefused) and "NOGROUP" in outcome.message):
             return outcome

@@ -74,7 +74,7 @@ class RedisQueueKeeper:
         return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        """Read the list of queues, and the numbers of shards of new queues. `promote` returns the later numbers."""
+        """Read the list of queues, and the numbers of shards of new queues. Later, `promote` keeps them up to date."""
         before = self._listed
         (listed,) = drive(self._executor.run_all([list_queues(self._keys)]))
         self.has_all_queues = not isinstance(listed, BackendError)
@@ -108,7 +108,7 @@ class RedisQueueKeeper:
         drive(self._executor.run_all([list_queue(self._keys, queue) for queue in held]))
 
     def promote(self, queue: str) -> Promoted:
-        """Make up to 500 due jobs ready. In the first shard of a queue, also remember the number of its shards."""
+        """Make up to 500 due jobs ready. For the first shard of a queue, remember the returned number of shards."""
         call = calls.promote(self._keys, queue, high_water=self._options.high_water)
         promoted = drive(self._executor.run(call))
         if queue == queue_of(queue):
