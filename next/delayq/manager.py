@@ -88,7 +88,7 @@ class Manager:
             return self._connections[name]
 
     def define(self, name: str, **table: Any) -> None:
-        """Define a connection. `table` has the keys of [connections.NAME] in the settings: url, prefix, queue,
+        """Define a connection. `table` has the keys of [connections.NAME] in the settings: driver, url, prefix, queue,
         after_commit.
 
         A connection that has the same name is replaced. Raises pydantic.ValidationError.

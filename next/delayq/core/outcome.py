@@ -41,7 +41,7 @@ REFUSED_FACTOR: Final = 1.5
 SUSPECT: Final = 2
 """A job with this many recoveries or more is a suspect, because it may have killed its workers.
 
-A recovery is the redelivery of a job whose worker died or lost its lease.
+A recovery is the redelivery of a job after its child or its whole worker died, or its lease expired.
 """
 
 OnTimeout = Literal["retry", "fail"]
@@ -79,7 +79,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
+    """Run the job again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
     this worker knows the name and the fields. `refusals`: the refusals of a job by a limit; None = no limit refused it.

@@ -54,7 +54,7 @@ class Handler(Protocol):
         ...
 
     def policy(self, standard: Policy) -> Policy:
-        """Return `standard` with the declared values of the job in place of its own."""
+        """Return `standard`, overridden by the declared values of the job."""
         ...
 
     def read(self, data: bytes | msgspec.Raw) -> Any:
