@@ -75,7 +75,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         return self.client.run_now(self.id, queue=self.queue)
 
     def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
         return self.client.get(self.id, queue=self.queue)
 
     def wait(self, timeout: Duration) -> JobInfo | None:
@@ -127,7 +127,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         return await self.client.run_now(self.id, queue=self.queue)
 
     async def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
         return await self.client.get(self.id, queue=self.queue)
 
     async def wait(self, timeout: Duration) -> JobInfo | None:

@@ -72,9 +72,10 @@ class Manager:
         self._lock = threading.Lock()
 
     def connection(self, name: str | None = None) -> Connection:
-        """Return the connection with this name; None = the default connection. Later calls return the same object.
+        """Return the connection with this name; None = the default connection.
 
-        Raises ConfigError if the name is unknown.
+        Later calls return the same object, unless `define` has replaced the connection. Raises ConfigError if the name
+        is unknown.
         """
         name = name or self.settings.connection
         with self._lock:

@@ -311,9 +311,9 @@ class Backend(Protocol):
         """Make the consumer of a child.
 
         `queues`: the names from `LeaseKeeper.queues`. `name`: name of the consumer in the storage; no two children ever
-        have the same name. `order`: sorts the queues by their priority, before each read. `forced`: ignore
-        maintenance, but no other pause. `wake_fd`: a descriptor that becomes readable when a
-        signal arrives; the consumer must then end a blocked read.
+        have the same name. `order`: sorts the queues by their priority, before each read. `forced`: ignore maintenance,
+        but no other pause. `wake_fd`: a descriptor that becomes readable when a signal arrives; the consumer must then
+        end a blocked read.
         """
         ...
 

@@ -28,8 +28,8 @@ from delayq.core.events import Ended
 from delayq.core.options import DEFAULTS, Options
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
-"""How long a job that this release does not know waits without costing attempts. Workers of a newer release, which know
-the job, may be deployed in this time."""
+"""How long, in ms, a job that this release does not know waits for a worker of a newer release. The time counts from
+the first delivery to a worker that did not know the job. The wait costs no attempts. After this time, the job fails."""
 UNKNOWN_SHORTEST_MS: Final = 2_000
 UNKNOWN_LONGEST_MS: Final = 600_000
 

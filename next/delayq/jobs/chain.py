@@ -184,8 +184,9 @@ class PendingChain(AsMember):
 class RunningChain:
     """The chain of a running job. Changes take effect when the job succeeds.
 
-    If the job is run again, for example after an error, its handler makes the changes again. No job is added twice, as
-    long as the handler adds the same jobs in the same order.
+    If the job is run again after an error, its handler makes the changes again. A job can also be run again after its
+    changes were stored, because its worker died before the job was acknowledged. Then no job is added twice, as long as
+    the handler adds the same jobs in the same order.
 
     `is_member`: True = the job is a member of a batch, so its chain cannot contain a batch.
     """

@@ -31,8 +31,8 @@ class JobContext:
     * `recoveries`: the number of times that a worker vanished (died, or lost the lease) while it had this job.
     * `due_ms`: the due time, in epoch ms.
     * `token`: a text that grows with each delivery of the job. A database can use the token to reject late writes of an
-      older delivery. The token is '' if the job runs without a worker, for example by `dispatch_sync`. Limits are
-      then not checked.
+      older delivery. The token is '' if the job runs without a worker, for example by `dispatch_sync`. Limits are then
+      not checked.
     * `place_ms`: how long the job keeps a place under a concurrency limit at most, in ms: the timeout of the job, plus
       the `timeout_grace` of the worker and 8 s; 0 = the job has no timeout. A limit with `expire_after` uses that
       time instead.

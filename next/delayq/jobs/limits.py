@@ -53,10 +53,11 @@ class Concurrency(CheckedMiddleware):
     * `key`: each key has `limit` places of its own. Use a text, names of members of the payload (["customer"]), or a
       function that gets the RunningJob and returns a text; None = one key for all jobs.
     * `drop`: True = discard a job that may not run, instead of running it later.
-    * `expire_after`: how long a place lasts at most, counted from the moment at which a job gets the place. When the
-      handler ends, the place becomes free. If the process of the job dies, the place stays taken until `expire_after`
-      has passed. If the job runs longer than `expire_after`, another job may start beside it. Default: the timeout of
-      the job, plus the `timeout_grace` of the worker and 8 s. A job without a timeout needs this argument.
+    * `expire_after`: how long a job keeps its place at most, counted from the moment at which the job gets the place.
+      When the handler ends, the place becomes free. If the job runs longer than `expire_after`, another job may start
+      beside it. If the process of the job dies, the place stays taken until `expire_after` has passed, or until the job
+      is run again and ends. Default: the timeout of the job, plus the `timeout_grace` of the worker and 8 s. A job
+      without a timeout needs this argument.
 
     Raises InvalidInput for arguments that cannot be used.
 

@@ -33,8 +33,8 @@ _WITHOUT_LIMIT: Final = Policy(tries=0)
 Caught = type[BaseException] | tuple[type[BaseException], ...]
 
 _ATTEMPT: Final[Caught] = (Exception, JobInterrupted)
-"""The errors that end an attempt. `dispatch_sync` does not catch JobInterrupted: a handler may call `dispatch_sync`, and
-an interruption is then meant for this handler."""
+"""The errors that end an attempt. `dispatch_sync` does not catch JobInterrupted: if a handler calls `dispatch_sync`, an
+interruption is meant for the job of this handler."""
 
 
 class Ran(msgspec.Struct, frozen=True):
