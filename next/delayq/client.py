@@ -295,8 +295,8 @@ class DelayQ:
     used.
 
     The first call starts the embedded server if it is not running. If the project has no data yet, only calls that
-    store new jobs (`schedule`, `schedule_many`, `push_raw`) create its data directory. All other calls raise
-    BackendUnavailable.
+    store new jobs, such as `schedule` or the dispatch of a chain or batch, create its data directory. All other calls
+    raise BackendUnavailable.
 
     The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
     with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the

@@ -77,7 +77,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fits_failure(self, job: JobInfo) -> bool:
-        """Return True if the failure of the job belongs to the wanted group."""
+        """Return True if the search names no group, or if the failure of the job belongs to this group."""
         return self.signature is None or signature_of(job) == self.signature
 
 
