@@ -36,8 +36,9 @@ that is longer.
 REPORT_TIME: Final = 0.5
 """Seconds to write the stacks of all threads to stderr. Stderr may be a full pipe that nobody reads."""
 
-FLUSH_TIME: Final = 3.0
-"""Time limit for the last flush of stdout and stderr, in seconds.
+SHORTEST_FLUSH: Final = 3.0
+"""Shortest time limit for the last flush of stdout and stderr, in seconds. The limit is the grace period, if that is
+longer.
 
 The flush waits up to 1 s for a reader of each stream. A text that does not fit into the pipe would wait for ever.
 """
@@ -167,7 +168,7 @@ def _leave(name: str, seconds: float) -> None:
     cannot delay the replacement of the child for longer. While the worker is shutting down, the supervisor may kill the
     process sooner.
 
-    After the hooks, the timer is set to FLUSH_TIME, because the last flush may wait for a reader too.
+    After the hooks, the last flush gets a time limit of its own, because it may wait for a slow reader.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + REPORT_TIME)
@@ -176,4 +177,4 @@ def _leave(name: str, seconds: float) -> None:
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()
     faulthandler.cancel_dump_traceback_later()
-    signal.setitimer(signal.ITIMER_REAL, FLUSH_TIME)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, SHORTEST_FLUSH))
