@@ -43,7 +43,7 @@ _FLAGS: Final = {
     "window": "--unique-for",
     "waiting_for_code": "--waiting-for-code",
 }
-"""Flag by error field. A message has the field as its first word, or anywhere as `field=`."""
+"""The flag for each `field` of an error. In a message, flags replace fields as the first word, and before `=`."""
 
 _FIELD: Final = "|".join(_FLAGS)
 _NAMED: Final = re.compile(rf"""'[^']*'|"[^"]*"|^({_FIELD})\b=?|\b({_FIELD})=""")

@@ -73,6 +73,8 @@ _OF_OTHER_TOOLS: Final = {
     "--eta": "--at",
     "--queues": "--queue",
 }
+"""Options that similar tools have, and the options of delayq with the same meaning."""
+
 _OF_FAILED_JOBS: Final = ("forget", "groups", "retry")
 """Commands of `delayq failed` that users look for among the other commands."""
 
@@ -118,7 +120,7 @@ class Families(TyperGroup):
         return get_command(app)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Errors for unknown options and for words without an option name the right option.
+        """Run the command. If an option is unknown, or a word belongs to no option, the error names the right option.
 
         Raises InvalidInput for an option that needs a number and has another value.
         """

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 LOOK_EVERY: Final = 0.5
+"""Seconds between two checks for changed files."""
+
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 """Folders without application code. Folders whose name begins with a dot are skipped too."""
 
@@ -18,8 +20,8 @@ def listen(folder: Path, command: Sequence[str]) -> int:
     """Run a worker by its command, and restart it when a Python file below the folder changes.
 
     A worker that has exited is started again at the next change. TERM, HUP, QUIT and Ctrl-C stop the worker,
-    and the function returns the exit code of the worker. The same signal again, at least 2 s later, ends the worker at
-    once.
+    and the function returns the exit code of the worker. A second one of these signals, at least 2 s later, ends the
+    worker at once.
     """
     for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
         number = getattr(signal, name, None)  # Windows has only the first one
@@ -70,8 +72,8 @@ def _python_files(folder: str) -> Iterator[tuple["os.DirEntry[str]", os.stat_res
 def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start the worker in its own session, so that Ctrl-C does not reach the worker directly.
 
-    On Ctrl-C, only this process gets the signal, and sends one TERM to the worker. Otherwise, a repeated Ctrl-C could
-    end the worker at once, without its grace period. Bytecode is not written, because Python would run stale bytecode
+    On Ctrl-C, only this process gets the signal, and sends TERM to the worker. Otherwise, the worker would get INT from
+    the terminal as well as TERM from this process. Bytecode is not written, because Python would run stale bytecode
     after two changes within a second.
     """
     return subprocess.Popen(
@@ -82,7 +84,7 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
 
 
 def _wait(worker: "subprocess.Popen[bytes]") -> int:
-    """Wait for a worker that is stopping. Each signal sends TERM again; the worker ignores this for the first 2 s."""
+    """Wait for a worker that is stopping. For each signal, send TERM again, which the worker ignores for 2 s."""
     while True:
         try:
             return worker.wait()

@@ -94,7 +94,7 @@ class StderrHandler(logging.StreamHandler[TextIO]):
             self._dropped += 1
 
     def _write(self, record: logging.LogRecord, *, within: float) -> bool:
-        """Write a line, or return False if nobody has read the stream `within` seconds.
+        """Write a line, or return False if nobody reads the stream for `within` seconds.
 
         In the supervisor, a long line is written in pieces that a pipe takes at once. In other processes, a long line
         is written as a whole, so that lines of several processes are not mixed.
@@ -201,7 +201,10 @@ def _guard(logger: logging.Logger) -> None:
 
 
 def settle_logging(handler: logging.Handler, *, is_format_said: bool) -> None:
-    """After the application was loaded, make the lines of delayq reach stderr and the handlers of the application."""
+    """After the application was loaded, make the lines of delayq reach stderr and the handlers of the application.
+
+    `is_format_said`: an option has set the format, so console handlers of the application at `delayq` are removed.
+    """
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and (name == ROOT or name.startswith(f"{ROOT}.")):
             logger.disabled = False  # dictConfig disables loggers that it does not name

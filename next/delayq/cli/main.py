@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def _flushed(code: str | int | None) -> str | int | None:
-    """Flush stdout and return the exit code. If the answer cannot be written, return FAILED instead of 0."""
+    """Flush stdout and return the exit code. If the output cannot be written, return FAILED instead of 0."""
     try:
         sys.stdout.flush()
     except OSError as error:

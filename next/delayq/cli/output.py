@@ -1,4 +1,4 @@
-"""Prints answers: JSON for programs, plain text for people. Data goes to stdout, everything else to stderr."""
+"""Prints output: JSON for programs, plain text for people. Data goes to stdout, everything else to stderr."""
 
 import codecs
 import json
@@ -14,7 +14,7 @@ from delayq.core.errors import DelayqError, InvalidInput
 
 
 class OutputLost(DelayqError):
-    """The answer of a command could not be written."""
+    """The output of a command could not be written."""
 
 
 def print_json(value: Any) -> None:

@@ -109,7 +109,7 @@ class Selection:
         )
 
     def counts(self, client: DelayQ, refusals: Refusals) -> dict[str, int]:
-        """Return the number of matching failed jobs by queue, without zeros. A queue that cannot be read is told."""
+        """Return the number of matching failed jobs by queue, without zeros. An unreadable queue becomes a refusal."""
         if self.narrowing:
             return dict(Counter(job.queue for job in found_jobs(client, self.search(client), refusals)))
         queues = named_queues(client, self.queue)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delayq.redis.embedded.server import EmbeddedServer
 
 SKIP_NODES: Final = 30.0
-"""How long a command sends nothing more to a node of a cluster that did not answer one of its calls, in seconds."""
+"""For this many seconds, a command sends nothing to a node of a cluster that did not answer one of its calls."""
 
 audit: Final = logging.getLogger("delayq.audit")
 

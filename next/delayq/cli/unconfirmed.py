@@ -22,10 +22,11 @@ def unsure_change(
     check: str = "delayq show {id} --queue {queue}",
     has_hint: bool = False,
 ) -> Iterator[None]:
-    """Print the known outcome of a change. Re-raise the error with a hint that names a command to check the change.
+    """If a change was not confirmed, or its reply was lost, print its known outcome and re-raise the error.
 
-    `tell` prints the answer of a change that is in effect but not confirmed. If the reply was lost, the printed outcome
-    is `uncertain`. `has_hint`: the error of a lost reply has the right hint already.
+    The error gets a hint that names a command to check the change. `tell` prints the answer of a change that is in
+    effect but not confirmed. If the reply was lost, the printed outcome is `uncertain`. `has_hint`: the error of a lost
+    reply has the right hint already.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Prints one line if a command has to wait for Redis, so that nobody waits without a reason."""
+"""Prints one line if a command has to wait for Redis, so that the user knows why the command takes long."""
 
 import logging
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from delayq.cli.output import print_note
 
 LOGGER: Final = "delayq.redis.waiting"
-"""The logger to which executors report at DEBUG that they try again."""
+"""The logger to which executors, which send calls to Redis, report at DEBUG that they retry a call."""
 
 
 class _FirstOnly(logging.Handler):
@@ -22,7 +22,7 @@ class _FirstOnly(logging.Handler):
 
 
 def tell_waiting() -> None:
-    """Print the first report of an executor of this process on stderr."""
+    """When an executor of this process first retries a call, print its message on stderr."""
     logger = logging.getLogger(LOGGER)
     logger.handlers = [_FirstOnly()]
     logger.setLevel(logging.DEBUG)

@@ -61,7 +61,8 @@ class FileSource(PydanticBaseSettingsSource):
 def find_file(config: str) -> Path | None:
     """Return the settings file to use, or None.
 
-    Raises ConfigError if `config` names a missing file, or if delayq found a file that belongs to another user.
+    Raises ConfigError if `config` names a missing file. Without `config`, the nearest file is used, and ConfigError is
+    raised if this file is in a parent directory and belongs neither to root nor to the user of this process.
     """
     if config:
         path = Path(os.path.abspath(os.path.expanduser(config)))
@@ -85,9 +86,9 @@ def find_file(config: str) -> Path | None:
 
 
 def find_origins(settings: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Origin]:
-    """Return the origin of each setting that differs from a plain default, by name. Raises ConfigError.
+    """Return, by name, the origin of each setting that an option, a variable or the settings file sets.
 
-    Reads the environment and the file again.
+    Reads the environment and the file again. Raises ConfigError.
     """
     variables = EnvSettingsSource(settings)()
     path = find_file(given.get("config") or variables.get("config") or "")

@@ -1,4 +1,4 @@
--- prune: Delete completed jobs whose retention is over, failed jobs that are old, and windows that are over.
+-- prune: Delete completed jobs whose retention is over, failed jobs that are old, and ended windows of unique keys.
 --
 -- MOVES  completed -> absent, failed -> absent
 --

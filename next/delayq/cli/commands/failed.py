@@ -21,6 +21,7 @@ from delayq.core.times import format_instant
 from delayq.core.views import JobInfo
 
 MAX_ERROR: Final = 120
+"""Maximum length of an error in a list, in characters."""
 
 failed = typer.Typer(
     help="Failed jobs (dead letters): list, group, retry and delete them.", no_args_is_help=True, **PLAIN

@@ -34,6 +34,7 @@ from delayq.core.views import JobInfo
 
 NOTHING: Final = "No failed job matches."
 FORGET_AT_A_TIME: Final = 250
+"""Number of failed jobs that `forget` reads before it deletes them, with one call for each queue."""
 
 
 def retry(

@@ -122,12 +122,12 @@ def _run(raw: bytes) -> Ran:
 
 
 def _reason(ran: Ran) -> str:
-    """Return the reason of a signal in parentheses, because its traceback is not printed."""
+    """Return the reason of a Retry, Snooze or Fail in parentheses, because its traceback is not printed, or ''."""
     return f" ({ran.error})" if isinstance(ran.error, JobSignal) else ""
 
 
 def _end_of(ran: Ran) -> BaseException:
-    """Return the exception to raise: the error of the handler, or exit code 1 for a signal."""
+    """Return the exception to raise: the error of the handler, or exit code 1 for a Retry, Snooze or Fail."""
     if not isinstance(ran.outcome, GiveUp) or isinstance(ran.outcome.error, JobSignal):
         return typer.Exit(ExitCode.FAILED)
     error = ran.outcome.error

@@ -297,7 +297,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 
 @contextmanager
 def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
-    """Re-raise Conflict, because the id or the unique key is taken. With `as_json`, first print the outcome as JSON."""
+    """If the id or the unique key is taken, print the outcome as JSON if `as_json` is set, and re-raise Conflict."""
     try:
         yield
     except Conflict:
@@ -308,10 +308,10 @@ def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json: bool) -> Iterator[None]:
-    """Print the answer as JSON if the state of the job does not allow the change, and re-raise the error.
+    """If the job is unknown, or its state does not allow the change, re-raise the error.
 
-    `queue`: the queue that the user named; if this queue is unknown too, QueueNotFound is raised instead. `where`: the
-    queue of the job.
+    `as_json`: before this, print the answer as JSON. `queue`: the queue that the user named; if this queue is unknown
+    too, QueueNotFound is raised instead. `where`: the queue of the job.
     """
     try:
         yield

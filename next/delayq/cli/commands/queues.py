@@ -29,7 +29,11 @@ from delayq.core.times import duration_ms, format_duration, format_instant, roug
 from delayq.core.views import HOLDS_TEXT, DayCounts, QueueStats, QueueView
 
 LOOK_EVERY: Final = 0.2
+"""Seconds between two reads of the numbers of jobs, while `--wait` waits for workers."""
+
 IDLE_LOOKS: Final = 2
+"""Number of reads in a row that must find no reserved job."""
+
 MAX_TOLD: Final = 20
 """Maximum number of jobs to list if workers still have jobs after `--wait`."""
 
@@ -312,7 +316,7 @@ def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -
 
 @contextmanager
 def _refused(queue: str, *, as_json: bool) -> Iterator[None]:
-    """Re-raise an error because the queue is unknown or in use. With `as_json`, first print the outcome as JSON."""
+    """If the queue is unknown or in use, print the outcome as JSON if `as_json` is set, and re-raise the error."""
     try:
         yield
     except (QueueNotFound, QueueInUse) as error:

@@ -295,7 +295,7 @@ def _note(text: str) -> None:
 
 
 def _how_many(options: WorkerOptions) -> str:
-    """Return text that says how many jobs run at a time, because with one at a time, a long job delays all others."""
+    """Return a text with the number of jobs that run at a time. With one at a time, a long job delays all others."""
     at_a_time = options.processes * options.threads
     return "one job at a time" if at_a_time == 1 else f"{at_a_time} jobs at a time"
 
