@@ -77,7 +77,10 @@ def test_a_worker_leaves_when_the_number_changes(client: DelayQ, start: Start, t
     wait_until(lambda: len(lines(tmp_path / "log")) == 1)
     wait_until(lambda: client.queue_set("orders", shards=3).shards == 3)
     assert worker.wait(timeout=30) == 0
-    assert "the worker restarts: queue orders now has 3 shards instead of 8" in (tmp_path / "err").read_text()
+    assert (
+        "the worker restarts: the number of shards of queue orders is now 3 instead of 8"
+        in (tmp_path / "err").read_text()
+    )
     client.schedule_many([JobSpec(name="note", queue="orders") for _ in range(30)])
     assert start("--stop-when-empty").wait(timeout=60) == 0
     assert len(lines(tmp_path / "log")) == 31

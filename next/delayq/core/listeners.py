@@ -83,8 +83,9 @@ def emit(event: object) -> bool:
 
 def _name_of(function: Callable[..., object]) -> str:
     """Return the name of a function, also inside a partial. For another object, return the name of its class."""
-    name = getattr(getattr(function, "func", function), "__qualname__", None)
-    return str(name or type(function).__qualname__)
+    inner = getattr(function, "func", function)
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def check_event_class(kind: object) -> None:

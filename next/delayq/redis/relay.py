@@ -40,7 +40,13 @@ reservation of a worker that has just ended.
 
 
 WAIT_AFTER_ERROR: Final = 1.0
-"""Seconds until a record is tried again after an error."""
+"""Seconds until records with errors are tried again, for each page with such a record.
+
+So a relay tries at most one page of them a second, however many there are.
+"""
+
+LONGEST_WAIT_AFTER_ERROR: Final = 60.0
+"""Upper limit of this time, in seconds."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -50,12 +56,14 @@ class Waiting(msgspec.Struct, frozen=True):
     * `again_at`: time at which all waiting records may be tried again, by the clock of the relay.
     * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
     * `error`: the first error of a record, to be raised when no later record is left to read.
+    * `pages_with_errors`: number of pages with an error since all records were last tried.
     """
 
     last: str
     again_at: float
     is_more: bool
     error: BackendError | None = None
+    pages_with_errors: int = 0
 
 
 def time_of_record(entry: str) -> int:
@@ -119,7 +127,8 @@ class OutboxRelay:
         if page.is_more:
             return Relayed(relayed, 0.0)
         if left is not None and left.error is not None:
-            self._waiting[queue] = msgspec.structs.replace(left, error=None)
+            pause = min(WAIT_AFTER_ERROR * left.pages_with_errors, LONGEST_WAIT_AFTER_ERROR)
+            self._waiting[queue] = Waiting(left.last, self._clock() + pause, is_more=False)
             raise left.error
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
@@ -133,10 +142,14 @@ class OutboxRelay:
         if errors:
             waits.append(WAIT_AFTER_ERROR)
         times = [self._clock() + wait for wait in waits]
+        pages = int(bool(errors))
         if before is not None:
             times.append(before.again_at)
+            pages += before.pages_with_errors
             errors = [before.error, *errors] if before.error is not None else errors
-        return Waiting(steps[-1].entry, min(times), is_more, errors[0] if errors else None) if times else None
+        if not times:
+            return None
+        return Waiting(steps[-1].entry, min(times), is_more, errors[0] if errors else None, pages)
 
     def _step(self, row: FollowUp, queue: str) -> Step:
         """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""

@@ -165,7 +165,7 @@ def _leave(name: str, seconds: float) -> None:
 
     If listeners and hooks together take longer than `seconds`, a thread of `faulthandler` writes the stacks of all
     threads to stderr, and SIGALRM ends the process REPORT_TIME later, even if nobody reads stderr. So a hook that hangs
-    cannot delay the replacement of the child for longer. While the worker is shutting down, the supervisor may kill the
+    cannot delay the replacement of the child for longer, unless the hook changes SIGALRM. While the worker is shutting down, the supervisor may kill the
     process sooner.
 
     After the hooks, the last flush gets a time limit of its own, because it may wait for a slow reader.

@@ -56,7 +56,7 @@ def test_an_error_is_logged_and_the_others_are_still_called(
     with caplog.at_level(logging.ERROR, logger="delayq"):
         assert not emit(Placed(1))
     assert seen == [1]
-    assert caplog.messages == [f"the listener {broken.__qualname__} of Placed failed"]
+    assert caplog.messages == [f"the listener {__name__}.{broken.__qualname__} of Placed failed"]
 
 
 def test_a_listener_that_returns_false_objects() -> None:

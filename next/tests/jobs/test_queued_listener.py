@@ -99,7 +99,7 @@ def test_a_job_that_cannot_be_stored_makes_emit_false(caplog: pytest.LogCaptureF
     queued_listener(QueuePaused)(on_pause)
     set_manager(Manager())
     assert not emit(QueuePaused("orders"))
-    assert caplog.messages == ["the listener on_pause of QueuePaused failed"]
+    assert caplog.messages == [f"the listener {__name__}.on_pause of QueuePaused failed"]
     set_manager(None)
 
 

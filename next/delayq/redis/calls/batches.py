@@ -202,7 +202,7 @@ def scan_members(
     """
 
     def parse(reply: list[Any]) -> tuple[str, dict[str, str]]:
-        words = [word.decode() for word in reply[1]]
+        words = texts(reply[1])
         return reply[0].decode(), dict(zip(words[::2], words[1::2], strict=True))
 
     return read("HSCAN", keys.of_batch(batch_id, role), cursor, "COUNT", SCAN_COUNT, parse=parse)

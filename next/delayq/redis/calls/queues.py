@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from delayq.core.views import Control
-from delayq.redis.calls.call import Call, command, queue_call, script_call
+from delayq.redis.calls.call import Call, command, queue_call, script_call, texts
 from delayq.redis.keys import Keys
 from delayq.redis.scripts import load
 
@@ -118,7 +118,7 @@ def remove(keys: Keys, queue: str, *, look: bool) -> Call[Holds]:
 def _read_control(reply: list[Any]) -> Control:
     now_ms, *times, reason, paused_reason = reply
     paused, until, since, restart = (None if time < 0 else time for time in times)
-    return Control(now_ms, paused, until, since, restart, reason.decode(), paused_reason.decode())
+    return Control(now_ms, paused, until, since, restart, *texts([reason, paused_reason]))
 
 
 def holds_by_name(holds: Holds) -> dict[str, int]:

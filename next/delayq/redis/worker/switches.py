@@ -68,7 +68,10 @@ class SwitchReader:
             return
         if not self._has_other_shards:
             logger.warning(
-                "the worker restarts: queue %s now has %d shards instead of %d", queue, shards, self._shards[queue]
+                "the worker restarts: the number of shards of queue %s is now %d instead of %d",
+                queue,
+                shards,
+                self._shards[queue],
             )
         self._has_other_shards = True
 
