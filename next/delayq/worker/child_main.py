@@ -34,12 +34,15 @@ that is longer.
 """
 
 REPORT_TIME: Final = 0.5
-"""Seconds to write the stacks of all threads to stderr. Stderr may be a full pipe that nobody reads."""
+"""How long the report of all stacks to stderr may take, in seconds. The write blocks if stderr is a full pipe that no
+process reads.
+"""
 
 FLUSH_TIME: Final = 3.0
 """Time limit for the last flush of stdout and stderr, in seconds.
 
-The flush waits up to 1 s for a reader of each stream. A text that does not fit into the pipe would wait for ever.
+The flush waits up to 1 s for a reader of each stream. Without this limit, a text that does not fit into the pipe could
+block the flush without end.
 """
 
 
@@ -152,7 +155,7 @@ def _forget_signals() -> None:
 
 
 def _terminate_leftovers() -> None:
-    """Terminate processes that handlers started with `multiprocessing`, because it would wait for them at the exit."""
+    """Terminate processes that handlers started with `multiprocessing`, because its exit hook would wait for them."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None:
         for process in multiprocessing.active_children():
@@ -162,12 +165,12 @@ def _terminate_leftovers() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
-    If listeners and hooks together take longer than `seconds`, a thread of `faulthandler` writes the stacks of all
-    threads to stderr, and SIGALRM ends the process REPORT_TIME later, even if nobody reads stderr. So a hook that hangs
-    cannot delay the replacement of the child for longer. While the worker is shutting down, the supervisor may kill the
-    process sooner.
+    If listeners and hooks together take longer than `seconds`, `faulthandler` writes the stacks of all threads to
+    stderr. REPORT_TIME later, SIGALRM ends the process, even if the report blocks because nobody reads stderr: the
+    default action of SIGALRM needs no Python code. So a hook that hangs delays the replacement of the child by at most
+    `seconds` + REPORT_TIME. While the worker is shutting down, the supervisor may kill the process sooner.
 
-    After the hooks, the timer is set to FLUSH_TIME, because the last flush may wait for a reader too.
+    After the hooks, the timer is set to FLUSH_TIME, because the last flush may block in the same way.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + REPORT_TIME)

@@ -29,7 +29,9 @@ REPORT_EVERY: Final = 1.0
 """Interval in seconds at which progress reports are sent and the memory is measured."""
 
 LATE: Final = 1.0
-"""If more seconds pass between two checks of the watchdog, the process was suspended, or a handler held the GIL."""
+"""If more than this many seconds pass between two checks of the watchdog, the process was suspended, or a handler held
+the GIL.
+"""
 
 WAIT_FOR_TURN: Final = 2.0
 """How long a late watchdog waits for a turn of the supervisor before it raises JobTimedOut, in seconds."""

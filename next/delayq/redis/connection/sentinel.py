@@ -91,7 +91,7 @@ class Sentinels:
         with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
         epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
         that did not answer is left out for SENTINEL_REST seconds if another one answers. After SEARCH_TIMEOUT seconds,
-        no further sentinel is asked. The lookup of a host name has no time limit, so a slow one does not count.
+        no further sentinel is asked. The time of a slow lookup of a host name does not count, because it has no limit.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.

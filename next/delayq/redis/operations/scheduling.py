@@ -287,9 +287,9 @@ class SchedulingOperations(OperationsBase[RefT]):
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
     async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return the time in epoch ms, by the clock of this machine or of the server.
+        """Return the time in epoch ms, by the clock of this machine, or of the server if `must_be_server_time` is True.
 
-        The server's clock is read once a minute.
+        The server's clock is read once a minute. If a test has given a clock, its time is returned instead.
         """
         if not must_be_server_time or clock.is_given():
             return int(clock.time() * 1000)

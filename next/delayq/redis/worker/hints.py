@@ -51,8 +51,8 @@ class Hints:
     `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
     `is_checked`: if the address has several servers, notice that the server of the subscription hangs. The other
     servers may still work, but their notifications do not arrive. `server`: returns the address, without secrets, of
-    the server to which the process sends its calls, or ''. When it changes, the subscription follows, because a primary
-    that sentinels have replaced may still answer.
+    the server to which the process sends its calls, or ''. When this address changes, the subscription follows, because
+    a primary that sentinels have replaced may still answer.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class RedisQueueKeeper:
         return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        """Read the list of queues, and the numbers of shards of new queues. Later, `promote` keeps them up to date."""
+        """Read the list of queues, and the numbers of shards of new queues. `promote` keeps these numbers current."""
         before = self._listed
         (listed,) = drive(self._executor.run_all([list_queues(self._keys)]))
         self.has_all_queues = not isinstance(listed, BackendError)

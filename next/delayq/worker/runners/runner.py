@@ -1,4 +1,4 @@
-"""The protocol of runners. A child has one runner for plain functions, and perhaps one for coroutine functions."""
+"""The protocol of runners. A child has one for plain functions, and another one if it knows async handlers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
