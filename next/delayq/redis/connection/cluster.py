@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 0.25
+"""The first and the longest pause between two tries, in seconds. Each pause is twice the pause before it."""
 
 _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 

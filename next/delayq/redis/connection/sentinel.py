@@ -256,7 +256,10 @@ class SentinelLeaf:
 
 
 def _primary_of(service: str) -> Call[tuple[int, bool, str, int]]:
-    """Return the call that asks a sentinel for the primary: its epoch, whether no failover is led, host and port."""
+    """Return the call that asks a sentinel for the primary.
+
+    The reply has the epoch, False if this sentinel leads a failover now, and the host and port of the primary.
+    """
     return read("SENTINEL", "MASTER", service, parse=_epoch_and_address)
 
 

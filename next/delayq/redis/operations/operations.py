@@ -22,6 +22,6 @@ class Operations(ChainOperations[RefT], FailedOperations[RefT], QueueOperations[
                               confirmed (only `schedule`, `schedule_many`, `push_raw`, `cancel`, `archive`,
                               `reschedule`, `run_now`, `retry`, `forget` and `queue_set`)
 
-    If an operation needs several round trips, such as `schedule_many` with many jobs or `clear`, an error concerns only
-    its last round trip. The changes of the earlier round trips stay.
+    If an operation needs several round trips, such as `schedule_many` with many jobs or `clear`, "nothing changed" is
+    true only of the round trip that failed. The changes of earlier round trips stay.
     """

@@ -97,8 +97,8 @@ class RedisQueueKeeper:
     def _list_own(self, listed: Sequence[str]) -> None:
         """Add each queue of the worker that has jobs to the list, if the queue is missing there.
 
-        For example, Redis restarted without its data, and a producer that has already added its queue to the list then
-        sent a job.
+        For example, Redis lost its data after a producer had added its queue to the list, and the producer then sent a
+        job without adding the queue again.
         """
         missing = [queue for queue in self._queues if queue not in listed]
         if not missing:

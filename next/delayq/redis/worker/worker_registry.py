@@ -1,6 +1,6 @@
 """The list of live workers, for operators.
 
-Every few seconds, each supervisor writes a description of each of its children. A description expires after 30 s.
+At least every 10 s, each supervisor writes a description of each of its children. A description expires after 30 s.
 """
 
 from collections.abc import Mapping, Sequence
