@@ -41,7 +41,7 @@ servers, also for children and loops."""
 
 LATE_START: Final = "jobs can start up to 1 s late"
 LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
-"""What happens without notifications, for the log."""
+"""Effects of missing notifications on start and cancel, for the log."""
 
 
 class RedisBackend:

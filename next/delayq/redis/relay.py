@@ -47,8 +47,8 @@ class Waiting(msgspec.Struct, frozen=True):
     """Waiting records in the outbox of a queue.
 
     * `last`: id of the last record that was read. The next page begins after this record, unless `again_at` has passed.
-    * `again_at`: time from which the outbox is read from its start again, to try all waiting records again, by the
-      clock of the relay.
+    * `again_at`: after this time (by the clock of the relay), the outbox is read from its start again, to try all
+      waiting records again.
     * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
     * `error`: the first error since the outbox was last read from its start, unless this error was raised already;
       None = no such error. It is raised when no later record is left to read.

@@ -80,7 +80,7 @@ class Watchdog:
         self._stopped.set()
 
     def look(self) -> None:
-        """Check the jobs once: interrupt those that must end, settle and hand back if a handler is slow, and report."""
+        """Check the jobs once: interrupt jobs that must end, settle and hand back if a handler is slow, and report."""
         for job, error in self._in_flight.take_interruptions(may_time_out=self._may_time_out()):
             self._interrupt(job, error)
         if self._in_flight.runs_longer_than(PREFETCH_SECONDS):

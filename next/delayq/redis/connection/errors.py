@@ -220,7 +220,7 @@ def login_error(address: Address, error: Exception) -> LoginRefused | Connection
 
 
 def check_mode(hello: object, where: str) -> None:
-    """Raise LoginRefused if the reply to HELLO is that of a sentinel or of a node of a cluster.
+    """Raise LoginRefused if the reply to HELLO comes from a sentinel or from a node of a cluster.
 
     `where`: the address of the server, without secrets.
     """

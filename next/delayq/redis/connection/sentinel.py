@@ -37,7 +37,7 @@ _SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]
 class SentinelAddress:
     """The address of a service: `redis+sentinel://user:password@host:26379,host2/SERVICE/0`. Raises ConfigError.
 
-    The user and password are those of the primary. The options `sentinel_username` and `sentinel_password` are for the
+    The user and password are for the primary. The options `sentinel_username` and `sentinel_password` are for the
     sentinels. All other options, and TLS (`rediss+sentinel`), apply to both.
     """
 
@@ -225,7 +225,7 @@ class SentinelLeaf:
         await self._sentinels.close()
 
     async def _follow(self, leaf: Leaf[Any]) -> Leaf[Any]:
-        """Return the leaf of the current primary, which may have changed. `leaf`: that of the last known primary."""
+        """Return the leaf of the primary, which may have changed. `leaf`: the leaf of the last known primary."""
         self._ask_at = self._clock() + ASK_EVERY
         try:
             current = await self._find()
