@@ -351,9 +351,9 @@ def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
 def _may_end_before_resend(jobs: list[NewJob]) -> bool:
     """Return True if one of the jobs may end before a call whose reply was lost is sent again.
 
-    The second call would then store the job again. The token of the call lets the server recognize the
-    second call. A job may end so soon because it is due soon, or because another client, which knows the id that the
-    caller chose, cancels it or runs it now.
+    The second call would then store the job again. The token of the call lets the server recognize the second call. A
+    job may end so soon because it is due soon, or because another client, which knows the id that the caller chose,
+    cancels it or runs it now.
     """
     for job in jobs:  # without a comprehension, which would be a call more for each schedule
         if job.has_own_id:
