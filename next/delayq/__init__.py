@@ -1,4 +1,4 @@
-"""delayq runs work later and never loses it.
+"""delayq runs jobs later, and does not lose a job when a worker crashes.
 
 Programs schedule jobs with DelayQ, AsyncDelayQ or `dispatch`. Redis keeps the jobs, and workers run them when they are
 due.

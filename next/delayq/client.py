@@ -75,7 +75,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         return self.client.run_now(self.id, queue=self.queue)
 
     def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
         return self.client.get(self.id, queue=self.queue)
 
     def wait(self, timeout: Duration) -> JobInfo | None:
@@ -127,7 +127,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         return await self.client.run_now(self.id, queue=self.queue)
 
     async def refresh(self) -> JobInfo | None:
-        """Read everything that is known about the job. Return None if it ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
         return await self.client.get(self.id, queue=self.queue)
 
     async def wait(self, timeout: Duration) -> JobInfo | None:
@@ -295,8 +295,8 @@ class DelayQ:
     used.
 
     The first call starts the embedded server if it is not running. If the project has no data yet, only calls that
-    store new jobs (`schedule`, `schedule_many`, `push_raw`) create its data directory. All other calls raise
-    BackendUnavailable.
+    store new jobs, such as `schedule` or the dispatch of a chain or batch, create its data directory. All other calls
+    raise BackendUnavailable.
 
     The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
     with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the

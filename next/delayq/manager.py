@@ -72,9 +72,10 @@ class Manager:
         self._lock = threading.Lock()
 
     def connection(self, name: str | None = None) -> Connection:
-        """Return the connection with this name; None = the default connection. Later calls return the same object.
+        """Return the connection with this name; None = the default connection.
 
-        Raises ConfigError if the name is unknown.
+        Later calls return the same object, unless `define` has replaced the connection. Raises ConfigError if the name
+        is unknown.
         """
         name = name or self.settings.connection
         with self._lock:
@@ -88,7 +89,7 @@ class Manager:
             return self._connections[name]
 
     def define(self, name: str, **table: Any) -> None:
-        """Define a connection. `table` has the keys of [connections.NAME] in the settings: url, prefix, queue,
+        """Define a connection. `table` has the keys of [connections.NAME] in the settings: driver, url, prefix, queue,
         after_commit.
 
         A connection that has the same name is replaced. Raises pydantic.ValidationError.

@@ -117,7 +117,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def has_unread(self) -> bool:
-        """Return True if a queue could not be read, so that nobody knows whether it has ready jobs.
+        """Return True if a queue could not be read, so that it is not known whether the queue has ready jobs.
 
         The child calls this method after a wait without jobs. A worker with `--stop-when-empty` then exits with code 1.
         """
@@ -208,7 +208,7 @@ class QueueKeeper(Protocol):
 
     @property
     def has_all_queues(self) -> bool:
-        """False if the storage refused or did not answer the last read of `queues`, so that some may be missing."""
+        """False if the storage refused or did not answer the last read of `queues`, so that queues may be missing."""
         ...
 
     def promote(self, queue: str) -> Promoted:
@@ -311,9 +311,9 @@ class Backend(Protocol):
         """Make the consumer of a child.
 
         `queues`: the names from `LeaseKeeper.queues`. `name`: name of the consumer in the storage; no two children ever
-        have the same name. `order`: sorts the queues by their priority, before each read. `forced`: ignore the
-        maintenance switch, with which operators pause all queues. `wake_fd`: a descriptor that becomes readable when a
-        signal arrives; the consumer must then end a blocked read.
+        have the same name. `order`: sorts the queues by their priority, before each read. `forced`: ignore maintenance,
+        but no other pause. `wake_fd`: a descriptor that becomes readable when a signal arrives; the consumer must then
+        end a blocked read.
         """
         ...
 

@@ -166,8 +166,8 @@ class Promoted(msgspec.Struct, frozen=True, gc=False):
     `promoted`: number of jobs that became ready. `lost`: number of jobs that failed because their envelopes were
     missing. Their failures have the type PayloadLost. `wait_us`: microseconds until the next promotion is due; 0 = now,
     negative = there is no such time: no job is scheduled, the stream is full, or the queue is paused. `owed`: number of
-    records of ended jobs that wait for the relay. `shards`: number of shards of the queue, if the
-    call was for its first shard.
+    records of ended jobs that wait for the relay. `shards`: number of shards of the queue. The number is valid
+    only if the call was for the first shard of the queue.
     """
 
     promoted: int

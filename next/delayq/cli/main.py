@@ -100,6 +100,6 @@ def _flushed(code: str | int | None) -> str | int | None:
     except OSError as error:
         drop_lost_output()
         if error.errno != errno.EPIPE:  # the reader of a pipe may stop when it has enough
-            print(f"delayq: The answer could not be written: {error.strerror}.", file=sys.stderr)
+            print(f"delayq: The output could not be written: {error.strerror}.", file=sys.stderr)
         return code or ExitCode.FAILED
     return code

@@ -86,7 +86,7 @@ def _emit(text: str) -> None:
     except BrokenPipeError:
         raise  # the reader of a pipe may stop when it has enough
     except OSError as error:
-        raise OutputLost(f"The answer could not be written: {error.strerror}.") from None
+        raise OutputLost(f"The output could not be written: {error.strerror}.") from None
 
 
 def _is_not_utf8(encoding: str | None) -> bool:

@@ -36,8 +36,8 @@ def wait_for_commit(
     """Keep `waiting` until the transaction of a database has been committed; see WaitForCommit.
 
     `session`: the alias of the database. Django calls back after the commit of the outermost atomic block, and drops
-    the callbacks of a savepoint that was rolled back. After an error of a callback, it drops all later ones. So the
-    error of a dispatch is raised by the last callback, when all others have sent their jobs.
+    the callbacks of a savepoint that was rolled back. After an error of a callback, Django drops all later callbacks.
+    So the error of a dispatch is raised by the last callback, when all other callbacks have sent their jobs.
 
     Raises InvalidInput if autocommit is off and no atomic block is open, because Django then calls nothing back.
     """

@@ -8,7 +8,7 @@ BatchState = Literal["running", "cancelling", "finished", "failed", "cancelled",
 
 
 class MissingJob(NamedTuple):
-    """A pending member of a batch that has no job. `id` and `queue` are those of the missing job.
+    """A pending member that has no job. `id` and `queue`: the id and the queue of the missing job.
 
     `reason` is the reason why the job is missing:
 
@@ -28,7 +28,8 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A batch and its counts. Each member is counted once, so `total` is the sum of the four other counts.
 
     * `id`, `name`: the id and the name of the batch.
-    * `pending`: the number of members that have not ended. `succeeded`, `failed`: the numbers of members that have.
+    * `pending`: the number of members that have not ended. `succeeded`, `failed`: the numbers of members that have
+      succeeded, and that have failed.
     * `skipped`: the number of members that will not run to their end, because they were cancelled.
     * `allows_failures`: True if a failed member does not cancel the batch.
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
@@ -62,7 +63,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The state of the batch.
 
             running      members are pending
-            cancelling   the batch was cancelled, and members are still running
+            cancelling   the batch was cancelled, and members are still pending
             finished     all members have succeeded
             failed       all members have ended, and some have failed
             cancelled    the batch was cancelled, and all members have ended

@@ -170,7 +170,7 @@ def name_of(link: Link) -> str:
 
 
 def places_of_members(plan: BatchPlan) -> list[tuple[str, str]]:
-    """Return the id of each member, and its place: the queue of its first job and its number of jobs."""
+    """Return the id of each member, and a text with the queue of its first job and its number of jobs."""
     firsts = [envelopes.decode(bytes(member.links[0].job)) for member in plan.members]
     return [
         (first.id, f"{first.queue} {len(member.links)}") for first, member in zip(firsts, plan.members, strict=True)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _given: Final[list[Callable[[], float]]] = []
-"""The clocks that tests have set; the last one counts. A list, because freezegun replaces attributes of modules."""
+"""The clocks that tests have set; the last one is used. A list, because freezegun replaces attributes of modules."""
 
 
 def time() -> float:

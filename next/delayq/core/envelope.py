@@ -19,8 +19,8 @@ from delayq.core.names import MAX_ID_BYTES
 
 VERSION: Final = 1
 MAX_NAME_LETTERS: Final = 255
-"""The longest job name, in characters. A job with a longer name cannot be scheduled, so an envelope with a longer name
-is unreadable."""
+"""The longest job name in an envelope, in characters. A job with a longer name cannot be scheduled, so an envelope with
+a longer name is unreadable."""
 
 SURELY_SHORT: Final = MAX_ID_BYTES // 4
 """An id with at most this many characters cannot be too long, so its bytes need not be counted."""
@@ -168,7 +168,7 @@ def refusals_of(envelope: Envelope) -> Refusals | None:
 
 
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
-    """Return the envelope of a failed job that is retried: with counts of 0, and without limits that have passed."""
+    """Return the envelope of a failed job to retry, with counts of 0, and without time limits that have passed."""
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
     if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:
         changes["retry_until_ms"] = None

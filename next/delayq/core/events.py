@@ -123,7 +123,7 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRetryRequested(msgspec.Struct, frozen=True):
-    """This process has made a failed job due again, with `retry` or as `delayq failed retry --app MODULE`.
+    """A failed job was made due again by this process: by a call of `retry`, or by `delayq failed retry --app MODULE`.
 
     * `id`, `name`, `queue`: the id, name and queue of the job.
     """

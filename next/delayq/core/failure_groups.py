@@ -58,7 +58,7 @@ class FailedGroup(msgspec.Struct, frozen=True):
 class FailedGroups(msgspec.Struct, frozen=True):
     """Groups of failed jobs, the largest first.
 
-    `looked` is the number of failed jobs that were read. `is_complete` is True if these were all matching failed jobs,
+    `looked` is the number of failed jobs that were read. `is_complete` is True if all matching failed jobs were read,
     and False if the limit of the call was reached first.
     """
 

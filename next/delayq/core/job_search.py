@@ -27,11 +27,11 @@ class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
     * `queues`: the queues to search; None = all queues.
     * `name`: a pattern for the name, such as "order.*".
     * `tag`: a tag of the jobs.
-    * `since`, `until`: the earliest and the latest time of the jobs. The time of a failed job is the time of its
-      failure, the time of a scheduled job its due time, the time of a completed job the time of its deletion, and the
-      time of a ready or reserved job the time at which it became ready. Give a point in time ("2026-11-21T15:00:00Z",
-      an aware datetime) or an age ("2h", a timedelta). If `until` is None, jobs that fail after the start of the search
-      are left out.
+    * `since`, `until`: the earliest and the latest time of the jobs: a point in time ("2026-11-21T15:00:00Z", an aware
+      datetime) or an age ("2h", a timedelta). For a failed job, this is the time of its failure. For a scheduled job,
+      it is the due time. For a completed job, it is the time at which the job will be deleted. For a ready or reserved
+      job, it is the time at which the job became ready. If `until` is None, jobs that fail after the start of the
+      search are left out.
     * `signature`: the signature of a group of failed jobs, as `failed_groups` returns it.
     * `waiting_for_code`: True = only scheduled jobs that wait for a worker with a newer release of the application,
       because the last worker that received them did not know their name or a field of their payload.
@@ -77,7 +77,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fits_failure(self, job: JobInfo) -> bool:
-        """Return True if the failure of the job belongs to the wanted group."""
+        """Return True if the search names no group, or if the failure of the job belongs to this group."""
         return self.signature is None or signature_of(job) == self.signature
 
 

@@ -40,7 +40,7 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
 
     The job and its due time:
 
-    * `name`: the name of the job, 1 to 255 printable characters without white space.
+    * `name`: the name of the job, 1 to 255 bytes of printable characters without white space.
     * `data`: the payload. Any value that JSON can carry, or `bytes` that are JSON already.
     * `delay`: the time until the job is due, such as "15m". Default: now.
     * `at`: the due time instead of a delay: RFC 3339 text or a datetime.
@@ -60,8 +60,7 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
     * `tries`: the number of attempts before the job fails; 0 = no limit.
     * `backoff`: the wait after a failed attempt, such as "10s", ["10s", "1m"] or `Exponential()`.
     * `timeout`: the longest time of one attempt, such as "30s"; "0s" = no limit.
-    * `max_exceptions`: the number of attempts that raise an exception after which the job fails. A `Retry` does not
-      count.
+    * `max_exceptions`: the job fails when this number of attempts have raised an exception. A `Retry` does not count.
     * `retention`: how long the completed job and its result are kept, such as "1d".
     * `deadline`: a job that has not started by this time fails.
     * `retry_until`: the job is retried until this time, after any number of failed attempts. Replaces `tries`, as in
@@ -114,7 +113,10 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
 
 def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
-    """Check a spec and write its envelope; raises InvalidInput, and ConfigError without keys for an encrypted job.
+    """Check a spec and write its envelope.
+
+    Raises InvalidInput. For a job to encrypt, also raises ConfigError if there are no keys, or if the package
+    cryptography is not installed.
 
     `now_ms` limits `at` to the next ten years. For a spec with `needs_server_time`, pass the time of the server:
     `deadline` and `retry_until` are computed from it.

@@ -1,4 +1,4 @@
-"""Limits: how many jobs may run at the same time, and how many jobs may start in a time."""
+"""Limits: how many jobs may run at the same time, and how many jobs may start in a period."""
 
 import hashlib
 from collections.abc import Sequence
@@ -91,7 +91,8 @@ def check_limit(limit: int) -> int:
 def check_limit_name(name: str) -> str:
     """Return `name` if it is a valid name of a limit; raises InvalidInput otherwise.
 
-    The names are those of jobs, without braces, because the hash tags of Redis keys contain the name.
+    The rules are the same as for job names. Braces are also forbidden, because the hash tags of Redis keys contain the
+    name.
     """
     try:
         if not {"{", "}"} & set(check_job_name(name)):

@@ -82,7 +82,7 @@ def emit(event: object) -> bool:
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """Return the name of a function, also of one inside a `functools.partial`, or else the name of the class."""
+    """Return the name of a function, also inside a partial. For another object, return the name of its class."""
     name = getattr(getattr(function, "func", function), "__qualname__", None)
     return str(name or type(function).__qualname__)
 

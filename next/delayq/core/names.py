@@ -88,7 +88,7 @@ def _is_job_name(name: str) -> bool:
 def check_batch_id(batch_id: str) -> str:
     """Return `batch_id` if it is a valid id of a batch; raises InvalidInput otherwise.
 
-    It is shorter than an id of a job, because the ids of the members begin with it.
+    A batch id is shorter than a job id, because the ids of the members begin with the batch id.
     """
     if isinstance(batch_id, str) and _ID.fullmatch(batch_id) and len(batch_id) <= MAX_BATCH_ID_BYTES:
         return str.__str__(batch_id)

@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
       jobs.
     * `durability`: the confirmation that a producer waits for.
     * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
-    * `encrypt`: True = encrypt jobs that do not choose themselves.
+    * `encrypt`: True = encrypt jobs for which neither the call nor the declaration sets `encrypted`.
     * `key_ring`: the keys that encrypt and decrypt payloads and results; None = no keys.
     """
 

@@ -12,7 +12,7 @@ logger: Final = logging.getLogger("delayq")
 EVERY: Final = 5.0
 
 LOGIN_PATIENCE: Final = 60.0
-"""A process whose login is refused leaves after this many seconds, so that its process manager starts it with the new
+"""A process whose login is refused exits after this many seconds, so that its process manager starts it with the new
 password."""
 
 

@@ -28,8 +28,8 @@ from delayq.core.events import Ended
 from delayq.core.options import DEFAULTS, Options
 
 UNKNOWN_FREE_MS: Final = 7 * 86_400_000
-"""How long a job that this release does not know waits without costing attempts. Workers of a newer release, which know
-the job, may be deployed in this time."""
+"""How long, in ms, a job that this release does not know waits for a worker of a newer release. The time counts from
+the first delivery to a worker that did not know the job. The wait costs no attempts. After this time, the job fails."""
 UNKNOWN_SHORTEST_MS: Final = 2_000
 UNKNOWN_LONGEST_MS: Final = 600_000
 
@@ -41,7 +41,7 @@ REFUSED_FACTOR: Final = 1.5
 SUSPECT: Final = 2
 """A job with this many recoveries or more is a suspect, because it may have killed its workers.
 
-A recovery is the redelivery of a job whose worker died or lost its lease.
+A recovery is the redelivery of a job after its child or its whole worker died, or its lease expired.
 """
 
 OnTimeout = Literal["retry", "fail"]
@@ -79,7 +79,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """Run again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
+    """Run the job again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
 
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
     this worker knows the name and the fields. `refusals`: the refusals of a job by a limit; None = no limit refused it.

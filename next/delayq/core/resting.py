@@ -40,7 +40,8 @@ class RestingQueues:
     def rest(self, queue: str, error: Exception) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
 
-        If a node of a cluster failed, log one line for all queues of this node. Its skipped calls do not count.
+        If a node of a cluster failed, log one line for all queues of this node. Calls that were not sent because the
+        node failed a moment ago are not logged.
         """
         what, plan, outages = f"queue {queue_of(queue)} failed", f"; next try in {REST:g} s", self._outages
         if isinstance(error, NodeError) and error.node:

@@ -26,7 +26,7 @@ Duration = str | timedelta
 Instant = str | datetime
 
 MAX_DURATION_MS: Final = 3653 * 86_400_000
-"""The longest ten years: they contain three leap days."""
+"""Ten years in milliseconds, with three leap days, which is the longest case."""
 
 _MS_PER_UNIT: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _RANK: Final = {unit: rank for rank, unit in enumerate(_MS_PER_UNIT)}

@@ -23,8 +23,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The facts about a job, its queue, the pause and maintenance switches, and the workers of all queues.
 
     `workers`: None = the list of workers cannot be read. `high_water`: maximum number of entries in the stream of a
-    queue; further due jobs stay scheduled. `suspects`: jobs that children of these workers run alone, because their
-    worker vanished at least twice.
+    queue; further due jobs stay scheduled. `suspects`: jobs with at least two recoveries that children of the queue
+    started less than one lease ago. Such a child takes no other jobs.
     """
 
     job: JobInfo
@@ -75,7 +75,7 @@ def _failed(job: JobInfo) -> Reason:
 
 
 def _doomed(facts: Facts) -> Iterator[Reason]:
-    """Reasons for a failure as soon as a worker gets the job."""
+    """Yield the reasons why the job will fail as soon as a worker gets it."""
     job = facts.job
     deadline_ms = job.envelope.deadline_ms if job.envelope else None
     if job.envelope is None:

@@ -65,8 +65,11 @@ def settings_of_application(settings: Settings) -> Settings:
     """Return the settings for a worker of the loaded application.
 
     `settings`: the settings from options, variables and the settings file. If the application has set a manager, the
-    settings of the manager are used where `settings` sets nothing. If only the manager has a url, then url, prefix and
-    queue all come from the manager.
+    settings of the manager are used where `settings` sets nothing, with these exceptions:
+
+    * `connection`, `connections` and `routes` are never taken from the manager.
+    * If only the manager has a url, then url, prefix and queue all come from the manager.
+    * If both have a url, then url, prefix and queue are not taken from the manager.
 
     Raises ConfigError if both have a url, but not the same Redis and prefix, because the worker would then wait for
     jobs that the application sends elsewhere.
@@ -117,7 +120,9 @@ def queues_of_application() -> list[str]:
 
 
 def check_served(queues: Collection[str]) -> None:
-    """Raise InvalidInput if a worker of these queues could not run a declared job, because a limit of it has no rate.
+    """Raise InvalidInput if a worker of these queues could not run a declared job, because its rate limit has no rate.
+
+    The rate is missing if the job names a limit for which `use_limit` was not called.
 
     Jobs of other queues are not checked, because another worker may run them, and may load a module that defines the
     rates.

@@ -81,12 +81,12 @@ class PendingBatch(AsLink):
     def dispatch(self) -> BatchInfo:
         """Send the batch, and return its counts.
 
-        If the batch itself, one of its jobs or the block `with within(...)` asks for that, the batch waits for the
-        commit of a database transaction. The `outcome` of the answer is then "after commit".
+        The batch waits for the commit of a database transaction if the batch itself, one of its jobs, the block `with
+        within(...)` or the connection requires this. The `outcome` of the answer is then "after commit".
 
         Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
-        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". If members were
-        sent, the outcome is "created".
+        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". If members were sent, the
+        outcome is "created".
 
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.

@@ -100,8 +100,8 @@ class PendingChain(AsMember):
     def dispatch(self) -> "JobRef | BatchInfo":
         """Send the chain. Return a reference to its first job, or the BatchInfo if its first link is a batch.
 
-        If the chain itself, one of its jobs or the block `with within(...)` asks for that, the chain waits for the
-        commit of a database transaction. The `outcome` of the answer is then "after commit".
+        The chain waits for the commit of a database transaction if the chain itself, one of its jobs, the block `with
+        within(...)` or the connection requires this. The `outcome` of the answer is then "after commit".
 
         If `prepare_for_dispatch` of one of the jobs returns False, nothing is sent, and the `outcome` of the reference
         is "vetoed". If the unique key of the first job is taken, nothing is sent either, and the outcome is "kept".
@@ -184,8 +184,9 @@ class PendingChain(AsMember):
 class RunningChain:
     """The chain of a running job. Changes take effect when the job succeeds.
 
-    If the job is run again, for example after an error, its handler makes the changes again. No job is added twice, as
-    long as the handler adds the same jobs in the same order.
+    If the job is run again after an error, its handler makes the changes again. A job can also be run again after its
+    changes were stored, because its worker died before the job was acknowledged. Then no job is added twice, as long as
+    the handler adds the same jobs in the same order.
 
     `is_member`: True = the job is a member of a batch, so its chain cannot contain a batch.
     """
@@ -255,7 +256,7 @@ def link_of_element(
     """Return the link of a job or batch, or None if `prepare_for_dispatch` returned False. Raises InvalidInput.
 
     `job_id`: the id of the job or batch; None = a new id. `queue`: the queue of a job that names none.
-    `what`: the place of the element, for messages.
+    `what`: the name of the element in messages.
     """
     if isinstance(element, AsLink):
         return element._as_link(maker, job_id)

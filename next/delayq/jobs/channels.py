@@ -8,7 +8,7 @@ from delayq.jobs.handlers import refuse_async, refuse_generator
 
 
 class Channel(Protocol):
-    """Sends notifications. A worker calls `send` in the thread and context of a job, within its time limit."""
+    """Sends notifications. A worker calls `send` in the thread and context of a job, within the timeout of the job."""
 
     def send(self, recipient: Any, content: Any) -> None:
         """Send the content that the method `to_<channel>` of the notification returned. Raise an exception to retry."""

@@ -10,7 +10,7 @@ from delayq.jobs.handlers import checked_result, refuse_async
 from delayq.jobs.middleware import Next, RunningJob
 
 Condition = bool | Callable[[RunningJob], object]
-"""True or False, or a function that gets the running job and returns one of them."""
+"""True or False, or a function that gets the running job and returns a true or false value."""
 
 
 class Skip:

@@ -31,9 +31,11 @@ class JobContext:
     * `recoveries`: the number of times that a worker vanished (died, or lost the lease) while it had this job.
     * `due_ms`: the due time, in epoch ms.
     * `token`: a text that grows with each delivery of the job. A database can use the token to reject late writes of an
-      older delivery. It is '' if the job runs without a worker, for example by `dispatch_sync`. No limit is then asked.
-    * `place_ms`: how long the job has its place under a concurrency limit, if it does not end before: its timeout, plus
-      the `timeout_grace` of the worker and 8 s; 0 = the job has no timeout.
+      older delivery. The token is '' if the job runs without a worker, for example by `dispatch_sync`. Limits are then
+      not checked.
+    * `place_ms`: how long the job keeps a place under a concurrency limit at most, in ms: the timeout of the job, plus
+      the `timeout_grace` of the worker and 8 s; 0 = the job has no timeout. A limit with `expire_after` uses that
+      time instead.
     * `headers`, `tags`: the headers (a mapping) and tags (a tuple) of the job.
     * `raw`: the envelope as stored in Redis, in bytes.
     * `chain`, `batch`: the chain and the batch of the job.

@@ -176,7 +176,9 @@ def dispatch(name: str, data: Any = None, **said: Unpack[Said]) -> "JobRef":
 
     `name` is a job name such as "order.close", or "Mailer@send" for a method. `data` is any value that JSON can carry.
     If this program declares a job with this name, its declared options apply. The keywords override them; see
-    `Job.dispatch`. Raises the errors of `Job.dispatch`. dispatch("order.close", {"order_id": 42}, delay="15m")
+    `Job.dispatch`. Raises the errors of `Job.dispatch`.
+
+        dispatch("order.close", {"order_id": 42}, delay="15m")
     """
     return _by_name(name, data).dispatch(**said)
 

@@ -1,7 +1,7 @@
 """Refuses types of fields that cannot be sent.
 
 msgspec accepts every class as the type of a field, because `read_value` might know the class. This check refuses
-unknown classes when a job is declared, so that not every dispatch is refused later.
+unknown classes when a job is declared. Without it, every dispatch of the job would be refused later.
 """
 
 from typing import Any, Final, get_origin
@@ -38,7 +38,7 @@ def check_sendable(kind: Any) -> None:
 
 
 def _fault_of(part: Any) -> str:
-    """Return why a type cannot be sent, without the types inside it; '' = it can."""
+    """Return why a type cannot be sent, or ''. The types inside this type are not checked."""
     if isinstance(part, inspect.CustomType | inspect.DataclassType) and models.is_model(part.cls):
         return (
             f"{_name_of(part.cls)!r} is a model, and a field can only be a model, a model or None, or a list of models"

@@ -128,10 +128,10 @@ def job(name: str, *, registry: Registry = registry, **declared: Unpack[Declared
 
     The payload is passed as keyword arguments. A parameter with the annotation JobContext receives the context. The
     keywords declare options for all jobs of this name: `queue`, `connection`, `delay`, `tries`, `backoff`, `timeout`,
-    `on_timeout`, `deadline`, `retry_until`, `max_exceptions`, `retention`, `tags`, `unique`, `middleware` and
-    `on_missing`. JobSpec explains them; `on_timeout` is "retry" or "fail", `middleware` is a list of objects with a
-    method `handle(job, next)`, and `on_missing` is "fail" or "discard", see OnMissing. Options of a dispatch override
-    declared options.
+    `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`, `max_exceptions`, `retention`, `tags`, `unique`,
+    `encrypted`, `after_commit` (see `delayq.within`), `middleware` (a list of objects with a method `handle(job,
+    next)`) and `on_missing` ("fail" or "discard", see OnMissing). JobSpec explains the others. Options of a dispatch
+    override declared options.
 
     Raises InvalidInput for a name, option or parameter that cannot be used, and TypeError for `@job` without a name.
 

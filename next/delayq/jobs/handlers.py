@@ -1,7 +1,7 @@
 """Handlers: the code that runs jobs. A function, a method of a class, and a job class share one protocol.
 
-A worker decodes a payload with `read`, and passes the result to `call`. If the job fails permanently, the worker passes
-this result to `failed`. The handler of job classes is in job.py.
+A worker decodes a payload with `read`, and passes the decoded payload to `call`. If the job fails permanently, the
+worker passes the decoded payload to `failed` too. The handler of job classes is in job.py.
 """
 
 import inspect
@@ -54,7 +54,7 @@ class Handler(Protocol):
         ...
 
     def policy(self, standard: Policy) -> Policy:
-        """Return `standard` with the declared values of the job in place of its own."""
+        """Return `standard`, overridden by the declared values of the job."""
         ...
 
     def read(self, data: bytes | msgspec.Raw) -> Any:
@@ -216,7 +216,8 @@ def refuse_generator(
 ) -> None:
     """Raise InvalidInput for a generator function.
 
-    `unwraps`: True = look through decorators, too, as for a handler. The decorator of a hook may use up the generator.
+    `unwraps`: True = also refuse a generator function behind a decorator, as for handlers. False = accept it, as for
+    hooks, because a decorator may iterate over the generator.
     """
     plain = inspect.unwrap(function) if unwraps else function
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -228,7 +229,8 @@ def refuse_generator(
 def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` from it.") -> None:
     """Raise InvalidInput for an async function or a generator function.
 
-    For functions that delayq calls without `await`: such a call would not run the code of these two kinds.
+    Use this for functions that delayq calls without `await`. Such a call would not run the code of an async function or
+    generator function.
     """
     refuse_generator(function)
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004

@@ -43,9 +43,10 @@ class Job(Sendable):
 
     The keywords of the class declare options for its jobs: `name` (default: the name of the class), `queue`,
     `connection`, `delay`, `tries`, `backoff`, `timeout`, `on_timeout` ("retry" or "fail"), `deadline`, `retry_until`,
-    `max_exceptions`, `retention`, `tags`, `unique`, `middleware` (a list of objects with a method `handle(job, next)`)
-    and `on_missing` ("fail" or "discard", see OnMissing). JobSpec explains the others. Options of a dispatch override
-    declared options. Raises InvalidInput for an option or field that cannot be used.
+    `max_exceptions`, `retention`, `tags`, `unique`, `encrypted`, `after_commit` (see `delayq.within`), `middleware` (a
+    list of objects with a method `handle(job, next)`) and `on_missing` ("fail" or "discard", see OnMissing). JobSpec
+    explains the others. Options of a dispatch override declared options. Raises InvalidInput for an option or field
+    that cannot be used.
 
         class CloseOrder(Job, name="order.close", queue="orders", tries=3, timeout="30s"):
             order_id: int
@@ -120,7 +121,7 @@ class Job(Sendable):
         return None
 
     def middleware(self) -> "Sequence[AnyMiddleware]":
-        """Override this method to return middleware for this job. It comes after the declared middleware.
+        """Override this method to return middleware for this job. This middleware runs inside the declared middleware.
 
         The method is called before each attempt, on the object whose `handle` is called.
         """
@@ -204,7 +205,7 @@ class ClassHandler:
         self.read = self._payload.read
 
     def policy(self, standard: Policy) -> Policy:
-        """Return `standard` with the declared values of the class in place of its own."""
+        """Return `standard`, overridden by the declared values of the class."""
         return self.options.policy(standard)
 
     def write(self, job: Job) -> Any:
@@ -238,7 +239,7 @@ async def _awaited(job: Job, answer: Awaitable[Any]) -> Any:
 
 
 def _settled(job: Job, result: Any) -> Any:
-    """Return the result of `handle`, or raise the decision that it made with `release`, `fail` or `delete`."""
+    """Return the result of `handle`, or raise the decision that `handle` made with `release`, `fail` or `delete`."""
     if job._verdict is not None:
         raise job._verdict
     return result

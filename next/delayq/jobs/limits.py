@@ -49,13 +49,15 @@ def use_limit(name: str, rate: RateLimit | Sequence[RateLimit]) -> None:
 class Concurrency(CheckedMiddleware):
     """Lets at most `limit` jobs with this middleware run at the same time, counted over all workers.
 
-    * `name`: the name of the limit. Jobs with the same name share the limit.
+    * `name`: the name of the limit. All jobs with this limit name share the limit.
     * `key`: each key has `limit` places of its own. Use a text, names of members of the payload (["customer"]), or a
       function that gets the RunningJob and returns a text; None = one key for all jobs.
     * `drop`: True = discard a job that may not run, instead of running it later.
-    * `expire_after`: how long a job keeps its place if its process dies. Default: the timeout of the job, plus the
-      `timeout_grace` of the worker and 8 s. A job without a timeout needs this argument. If a job runs longer than
-      `expire_after`, another job may start beside it.
+    * `expire_after`: how long a job keeps its place at most, counted from the moment at which the job gets the place.
+      When the handler ends, the place becomes free. If the job runs longer than `expire_after`, another job may start
+      beside it. If the process of the job dies, the place stays taken until `expire_after` has passed, or until the job
+      is run again and ends. Default: the timeout of the job, plus the `timeout_grace` of the worker and 8 s. A job
+      without a timeout needs this argument.
 
     Raises InvalidInput for arguments that cannot be used.
 
@@ -172,7 +174,7 @@ class WithoutOverlapping(Concurrency):
 class RateLimited(CheckedMiddleware):
     """Lets jobs start only as fast as a rate allows, counted over all workers.
 
-    * `name`: the name of the limit. Jobs with the same name, key and rate share a bucket of tokens.
+    * `name`: the name of the limit. Jobs with the same limit name, key and rate share a bucket of tokens.
     * `rate`: a rate, or a list of rates that must all allow the job; None = the rates of `use_limit`.
     * `key`, `drop`: see Concurrency.
 

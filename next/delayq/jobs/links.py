@@ -83,9 +83,9 @@ class LinkMaker:
         return [link for link in links if link is not None]
 
     def wait_for_commit(self, what: str, commit: Commit, content: Chain | BatchPlan) -> bool:
-        """Let a chain or batch wait for a commit, if its options or its jobs ask for that; see `session_to_wait_for`.
+        """Let a chain or batch wait for a commit, if this is required; see `session_to_wait_for`.
 
-        Returns False if it is to be sent now. `what` names it in messages. Raises InvalidInput.
+        Returns False if the chain or batch is to be sent now. `what` names it in messages. Raises InvalidInput.
         """
         session = self._session(what, commit)
         return session is not None and wait_for_commit(session, Waiting(self.connection, content))

@@ -33,7 +33,8 @@ _WITHOUT_LIMIT: Final = Policy(tries=0)
 Caught = type[BaseException] | tuple[type[BaseException], ...]
 
 _ATTEMPT: Final[Caught] = (Exception, JobInterrupted)
-"""The errors that end an attempt. A job that runs once inside a handler lets interruptions of this handler pass."""
+"""The errors that end an attempt. `dispatch_sync` does not catch JobInterrupted: if a handler calls `dispatch_sync`, an
+interruption is meant for the job of this handler."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -153,7 +154,7 @@ class _Call(msgspec.Struct):
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """An attempt whose handler may be called, unless the job exceeds a limit; `refusal` is then the error."""
+    """An attempt whose handler is called, unless `refusal` is set: the job has used all its attempts or its time."""
 
     call: _Call
     policy: Policy

@@ -45,7 +45,7 @@ class Models(Protocol):
         ...
 
     def load(self, wanted: Wanted) -> AbstractContextManager[Sequence[Any]]:
-        """Return a context manager that gives the models in the order of `wanted`, None for a missing one.
+        """Return a context manager that gives the models in the order of `wanted`, with None for a missing model.
 
         The handler runs inside the context manager, so the context manager can keep a session open.
         """

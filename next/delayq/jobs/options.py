@@ -57,7 +57,7 @@ class ClassDeclared(Declared, total=False):
 
 
 class Said(TypedDict, total=False):
-    """Options of a dispatch; see JobSpec. They override the declared options."""
+    """Options of a dispatch; see `Sendable.dispatch`. They override the declared options."""
 
     queue: str | None
     connection: str | None
@@ -83,7 +83,9 @@ class Said(TypedDict, total=False):
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that a job declares; None = not declared. Durations are milliseconds.
+    """Options that a job declares; None = not declared.
+
+    `timeout_ms` and `retention_ms` are milliseconds. `delay`, `deadline` and `retry_until` are kept as they were given.
 
     * A worker applies `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` when it runs
       the job. So if a new release declares other values, these values also apply to jobs that were sent before. Without
@@ -115,7 +117,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_missing: OnMissing | None = None
 
     def policy(self, standard: Policy) -> Policy:
-        """Return `standard` with the declared values in place of its own."""
+        """Return `standard`, overridden by the declared values."""
         declared = {name: value for name in _OF_WORKER if (value := getattr(self, name)) is not None}
         return replace(standard, **declared)
 
@@ -133,7 +135,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def over(self, declared: Mapping[str, Any], *, job_name: str) -> Self:
-        """Return these options with the values of `declared` in place of their own; raises InvalidInput."""
+        """Return these options, overridden by the values of `declared`; raises InvalidInput."""
         changes: dict[str, Any] = {}
         for option, value in declared.items():
             if option not in _READERS:
@@ -183,7 +185,10 @@ def _read_on_missing(value: Any) -> OnMissing:
 
 
 def _read_limit(field: str) -> Any:
-    """Return a function that checks a duration or a point in time. Only a dispatch checks the limit of ten years."""
+    """Return a function that checks a duration or a point in time.
+
+    The function accepts points in time that are more than ten years ahead. A dispatch refuses them.
+    """
 
     def read(value: Any) -> Any:
         if is_instant(value):

@@ -61,7 +61,7 @@ def queued_listener(
         if list(handler.payload.kinds.values()) != [kind]:
             raise InvalidInput(
                 f"{origin_of(function)} must have one parameter with the annotation {kind.__name__}.",
-                hint=f"An example: def {function.__name__}(event: {kind.__name__}) -> None.",
+                hint=f"An example: def {getattr(function, '__name__', 'mail')}(event: {kind.__name__}) -> None.",
                 field="event",
             )
         registry.add(handler)
@@ -89,7 +89,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", "")
     if "<" in name or not name:
         raise InvalidInput(
-            f"The listener {shown(function)} has no name that other programs know.",
+            f"The listener, {shown(function)}, has no name that other programs know.",
             hint='Declare it at the top level of a module, or name its job: name="listener.mail".',
             field="name",
         )

@@ -26,7 +26,7 @@ Space = tuple[str, str]
 
 
 class StoredBatch(msgspec.Struct):
-    """A batch, as Redis would store it. `members`: their ids. `told`: duties that the client reported as fulfilled."""
+    """A batch, as Redis would store it. `members`: ids of members. `told`: duties that the client has fulfilled."""
 
     plan: BatchPlan
     raw: bytes
@@ -248,7 +248,7 @@ def _parts(key: str, prefix: str) -> tuple[str, str]:
 
 
 def _flat(answers: Any) -> list[bytes]:
-    """Return the reply of `schedule` or `replace`. Its first word means that the queue was known."""
+    """Return the reply of `schedule` or `replace`. Its first word, 0, means that the queue was not new."""
     return [b"0", *_bytes(word for answer in answers for word in answer)]
 
 

@@ -20,11 +20,11 @@ def run_job(job: Sendable | str, data: Any = None, *, attempts: int = 0, **said:
         attempts    the number of attempts before this one; 2 = run the third attempt
         said        options, as for `dispatch`
 
-    The returned object has the `outcome`, which is Done, RunAgain or GiveUp, the `result` of the handler, and its
-    `error`, which is never raised. For a `Fail` with an exception, `error` is the inner exception. The middleware runs,
-    but limits are not checked. The timeout does not interrupt the handler. After the last attempt, the hook `failed` is
-    called. If `prepare_for_dispatch` returns False, the job is not run. Raises InvalidInput for options that cannot be
-    used, and for an async handler in a running event loop: in this case, use `await arun_job(…)`.
+    The returned Ran has the `outcome` (Done, RunAgain or GiveUp), the `result` of the handler, and the `error` of the
+    handler. An error of the handler is not raised. For a `Fail` with an exception, `error` is the inner exception. The
+    middleware runs, but limits are not checked. The timeout does not interrupt the handler. If the job fails, the hook
+    `failed` is called. If `prepare_for_dispatch` returns False, the job is not run. Raises InvalidInput for options
+    that cannot be used, and for an async handler in a running event loop: in this case, use `await arun_job(…)`.
 
         ran = run_job(CloseOrder(order_id=42), attempts=2)
         assert isinstance(ran.outcome, GiveUp)

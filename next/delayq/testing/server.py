@@ -12,10 +12,10 @@ from delayq.settings.model import load_settings
 
 
 class PrivateServer:
-    """A server that stores no data on disk. Use it in a `with` statement. The first call to it waits until it listens.
+    """A server that stores no data on disk. Use it in a `with` statement.
 
-    The program comes from the setting `redis_server`, or else from `delayq[embedded]`, or else from PATH. Raises
-    ConfigError if no program is found.
+    The first call of a client waits until the server listens. The program comes from the setting `redis_server`, or
+    else from `delayq[embedded]`, or else from PATH. Raises ConfigError if no program is found.
     """
 
     def __enter__(self) -> Self:

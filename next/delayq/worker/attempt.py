@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -19,7 +20,7 @@ import msgspec
 from delayq.backends.values import Acked, Delivery, DeliveryRef, Failed, Released, Settlement, Stopped
 from delayq.core import envelope as envelopes
 from delayq.core import failure as failures
-from delayq.core.backoff import runs_no_function
+from delayq.core.backoff import Computed, runs_no_function
 from delayq.core.chain import Chain
 from delayq.core.control_flow import JobTimedOut, Snooze
 from delayq.core.encryption import KeyRing, is_encrypted, payload_of, seal
@@ -354,12 +355,16 @@ def _with_chain(settlement: Settlement, envelope: bytes, chain: Chain) -> Settle
 
 
 def _name_of(part: Part, handler: Handler, policy: Policy) -> str:
-    """Return a name for the code of a part that runs after a handler, or '' if the job has no such code."""
+    """Return a name for the code of a part that runs after a handler, or '' if the job has no such code.
+
+    The supervisor calls this, so no attribute of an object of the application is read.
+    """
     if part is Part.LISTENER:
         return "listener of JobEnded"
     if part is Part.HOOK and handler.has_failed_hook:
         return "hook `failed` of the job"
     if part is Part.BACKOFF and not runs_no_function(policy.backoff):
-        function = getattr(policy.backoff, "function", policy.backoff)
-        return f"backoff function {getattr(function, '__qualname__', type(function).__qualname__)} of the job"
+        function = policy.backoff.function if isinstance(policy.backoff, Computed) else policy.backoff
+        named: Any = function if type(function) in (FunctionType, MethodType) else type(function)
+        return f"backoff function {named.__qualname__} of the job"
     return ""

@@ -38,8 +38,9 @@ REPORT_TIME: Final = 0.5
 process reads.
 """
 
-FLUSH_TIME: Final = 3.0
-"""Time limit for the last flush of stdout and stderr, in seconds.
+SHORTEST_FLUSH: Final = 3.0
+"""Shortest time limit for the last flush of stdout and stderr, in seconds. The limit is the grace period, if that is
+longer.
 
 The flush waits up to 1 s for a reader of each stream. Without this limit, a text that does not fit into the pipe could
 block the flush without end.
@@ -170,7 +171,7 @@ def _leave(name: str, seconds: float) -> None:
     default action of SIGALRM needs no Python code. So a hook that hangs delays the replacement of the child by at most
     `seconds` + REPORT_TIME. While the worker is shutting down, the supervisor may kill the process sooner.
 
-    After the hooks, the timer is set to FLUSH_TIME, because the last flush may block in the same way.
+    After the hooks, the last flush gets a time limit of its own, because it may wait for a slow reader.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + REPORT_TIME)
@@ -179,4 +180,4 @@ def _leave(name: str, seconds: float) -> None:
     emit(WorkerStopping(name))
     atexit._run_exitfuncs()
     faulthandler.cancel_dump_traceback_later()
-    signal.setitimer(signal.ITIMER_REAL, FLUSH_TIME)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, SHORTEST_FLUSH))

@@ -38,7 +38,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure_of_a_command_that_reads(u
     ended = run(url, "stats", ">/dev/full")
     assert (ended.returncode, ended.stderr) == (
         1,
-        "delayq: The answer could not be written: No space left on device.\n",
+        "delayq: The output could not be written: No space left on device.\n",
     )
 
 

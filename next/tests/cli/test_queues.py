@@ -97,6 +97,9 @@ def test_a_queue_is_paused_before_its_first_job(run: Run, client: DelayQ) -> Non
     assert (client.stats("ordres")[0].scheduled, client.stats("ordres")[0].ready) == (1, 0)
     run("resume", "ordres")
     assert "Did you mean" not in run("pause", "quite-different").stderr
+    assert run("pause", "short", "--for", "1h").stderr.startswith(
+        "delayq: The queue short is new. Its jobs wait until the pause ends."
+    )
 
 
 def test_all_workers_are_paused_and_resumed(run: Run, client: DelayQ) -> None:

@@ -1,6 +1,7 @@
 """Queued listeners: the event is the payload of a job."""
 
 import asyncio
+import functools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -120,10 +121,10 @@ def no_event(context: JobContext) -> None:
     pass
 
 
-@pytest.mark.parametrize("function", [no_annotation, two_events, no_event])
+@pytest.mark.parametrize("function", [no_annotation, two_events, no_event, functools.partial(two_events)])
 def test_a_function_without_one_parameter_for_the_event_is_refused(function: Any) -> None:
     with pytest.raises(InvalidInput, match="must have one parameter with the annotation Placed") as raised:
-        queued_listener(Placed)(function)
+        queued_listener(Placed, name="mail.odd")(function)
     assert raised.value.field == "event"
     assert Placed not in listeners
 

@@ -43,9 +43,13 @@ def test_keys_of_all_types_are_declared() -> None:
     [
         ("-- KEYS   jobs  hsh  id -> envelope", "example.lua declares jobs as 'hsh'; known types are hash, zset, set"),
         ("-- ARGV   now  number  a time", "example.lua declares now as 'number'; known types are text, int, clock"),
+        ("-- KEYS   jobs", "example.lua has a line of KEYS or ARGV without a name and a type"),
+        ("-- KEYS\tjobs  hash", "example.lua has a line of KEYS or ARGV without a name and a type"),
+        ("--ARGV   now  clock", "example.lua has a line of KEYS or ARGV without a name and a type"),
+        ("-- ARGV*  jobs  id", "example.lua has a line of KEYS or ARGV without a name and a type"),
     ],
 )
-def test_an_unknown_type_is_refused(line: str, message: str) -> None:
+def test_a_key_or_argument_that_cannot_be_read_is_refused(line: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         complete("example", f"{line}\n\nreturn 1\n")
 

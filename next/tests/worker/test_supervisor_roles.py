@@ -287,6 +287,38 @@ def test_the_supervisor_calls_no_backoff_function(child: ChildUnderTest, ends: s
     assert (settled.delay_ms, called) == (7_000, [])
 
 
+class Proxy:
+    """Runs code for each attribute, as lazy objects of applications do."""
+
+    is_declared = False
+
+    def __call__(self, attempt: int, error: Exception) -> str:
+        raise AssertionError
+
+    def __getattr__(self, name: str) -> Any:
+        assert not self.is_declared, "code of the application ran in the supervisor"
+        raise AttributeError(name)
+
+
+def test_the_supervisor_reads_no_attribute_of_a_backoff_object(child: ChildUnderTest) -> None:
+    registry = Registry()
+
+    @job("ok", backoff=Proxy(), registry=registry)
+    def ok() -> None:
+        pass
+
+    Proxy.is_declared = True
+    held = child.hold(SlotState.RUNNING)
+    child.slots.mark_part(0, Part.BACKOFF)
+    child.die(Ending.TIMEOUT, held[0])
+    keeper = FakeKeeper(*held)
+    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
+    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
+    (settled,) = keeper.decided
+    assert isinstance(settled, Released)
+    assert b"The backoff function Proxy of the job did not return" in settled.failure
+
+
 @pytest.mark.parametrize(
     ("part", "named"),
     [

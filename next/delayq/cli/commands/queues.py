@@ -66,7 +66,7 @@ def stats(
     """Count the jobs of each queue by state.
 
     Exit code 1: a queue could not be read, or has more ready jobs than --busy-above. With --app, the listeners of
-    QueueBusy in this module are called for each such queue.
+    QueueBusy in the module of --app are called for each queue with more ready jobs than --busy-above.
 
     delayq stats --queue orders --days 7
     """
@@ -113,7 +113,7 @@ def _stats_of_all(client: DelayQ) -> list[QueueStats]:
     except NodeError as error:
         raise type(error)(
             f"The list of queues cannot be read. {error.message}",
-            hint="`delayq stats --queue NAME` shows a queue of another node.",
+            hint="`delayq stats --queue NAME` still shows a queue of a node that answers.",
         ) from error
 
 
@@ -152,7 +152,8 @@ def pause(
     with session.client() as client:
         if queue is not None and not session.quiet and not is_queue_known(client, queue):
             known = did_you_mean(queue, client.queues())
-            print_note(f"The queue {queue} is new. Its jobs wait until `delayq resume {queue}`. {known}".rstrip())
+            end = f"`delayq resume {queue}`" if duration is None else "the pause ends"
+            print_note(f"The queue {queue} is new. Its jobs wait until {end}. {known}".rstrip())
         with session.audited("pause", "all workers" if all else name, reason=reason):
             shape: PauseShape | ControlShape
             if all:

@@ -80,7 +80,7 @@ class OutcomeShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcomeShape:
-    """Answer of `delayq queue remove`, and of `queue set`, `resume` and `clear` in a case that follows `removed` here.
+    """Answer of `delayq queue remove`, and, if the outcome is not `removed`, of `queue set`, `resume` and `clear`.
 
     removed     the queue was removed
     unknown     the queue is unknown; exit code 3

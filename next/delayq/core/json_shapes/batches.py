@@ -68,7 +68,7 @@ class BatchShape:
 
 @dataclass(frozen=True, slots=True)
 class MissingJobShape:
-    """A pending member that has no job. `id` and `queue` are those of the missing job.
+    """A pending member that has no job. `id` and `queue`: the id and the queue of the missing job.
 
     unsent   the job was not sent yet
     ended    the job was deleted, or it has ended and a relay has not recorded this yet
