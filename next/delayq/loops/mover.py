@@ -21,6 +21,7 @@ logger: Final = logging.getLogger("delayq.loops")
 
 LONGEST_SLEEP: Final = 5.0
 LONGEST_WITHOUT_HINTS: Final = 1.0
+"""Longest sleeps, in seconds: while the process is subscribed to notifications, and without a subscription."""
 QUEUES_EVERY: Final = 5.0
 """Seconds between two reads of the list of queues."""
 ROUNDS: Final = 20

@@ -16,8 +16,9 @@ queues whose outbox has records."""
 class Relay:
     """Sends the follow-up jobs of the queues in `outboxes`, a set that the mover fills.
 
-    Every 10 s, it checks the outboxes of all queues. `undisturbed`: returns a context manager that keeps signals from
-    ending the process. Otherwise, an outbox could stay reserved for a relay that has ended.
+    Every 10 s, the relay checks the outboxes of all queues. `undisturbed`: returns a context manager that keeps signals
+    from ending the process while the relay handles an outbox. Otherwise, the outbox could stay reserved for a relay
+    that has ended.
     """
 
     def __init__(

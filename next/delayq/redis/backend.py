@@ -41,7 +41,7 @@ servers, also for children and loops."""
 
 LATE_START: Final = "jobs can start up to 1 s late"
 LATE_STOP: Final = "cancelled jobs that are running stop up to a third of a lease late"
-"""What happens without notifications, for the log."""
+"""Effects of missing notifications on start and cancel, for the log."""
 
 
 class RedisBackend:
@@ -49,10 +49,10 @@ class RedisBackend:
 
     If the settings have no url, the embedded server of the project is used:
 
-    * The parts of a worker create its data directory and start it when they are made. Methods that make these parts
-      raise BackendUnavailable if the embedded server does not start.
-    * The session of a client starts it when the first connection is made, and creates its data directory only for new
-      jobs.
+    * The parts of a worker create the data directory and start the server when they are made. Methods that make these
+      parts raise BackendUnavailable if the embedded server does not start.
+    * A client finds or starts the server at its first connection. Only calls that store new jobs create a missing data
+      directory; all other calls then raise BackendUnavailable.
 
     Methods that need the address raise ConfigError if the url cannot be used.
     """

@@ -90,7 +90,7 @@ class BatchCancel:
         """Return the members whose end no relay will record, because the outbox of their queue is empty.
 
         The jobs of these members were sent, and are no longer in their queues. If the outbox has records, one of them
-        may be the end of the member, and says whether the member has succeeded.
+        may record the end of the member, and whether the member has succeeded.
         """
         shards = {job.member: self._counts.of_job(job.queue, job.id) for job in absent}
         names = [*dict.fromkeys(shards.values())]

@@ -29,8 +29,8 @@ logger: Final = logging.getLogger("delayq.loops")
 MEMBERS_PER_CALL: Final = 250
 
 LISTED_MS: Final = 30 * 86_400_000
-"""When a batch is added to the list of batches, older batches are removed from the list if they were created more than
-this time plus `keep_failed_ms` before the new batch."""
+"""How long after its creation a batch stays on the list of batches, in ms; `keep_failed_ms` is added. Older batches are
+removed from the list when a new batch is added."""
 
 NO_FAILURE: Final[Mapping[str, str]] = {}
 

@@ -34,7 +34,7 @@ WAIT_FOR_KEY: Final = 60.0
 """Seconds after which an encrypted job that cannot be decrypted here is tried again, for example by another relay."""
 
 WAIT: Final = 1.0
-"""Seconds after which a job whose unique key is taken is sent again."""
+"""Seconds after which a job is sent again, because its unique key is taken or the number of shards has changed."""
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

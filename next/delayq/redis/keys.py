@@ -20,7 +20,7 @@ class Keys:
     These names exist once, and not per queue:
 
     * `queues`: a set of the names of all queues
-    * `workers`: a sorted set of live workers
+    * `workers`: a sorted set of the names of the children of all live workers
     * `batches`: a sorted set of batches
     * `limits`: a set of the names of all limits
     * `control`: a hash with the pause, maintenance and restart switches
@@ -40,7 +40,7 @@ class Keys:
         self.of_script = cache(self._of_script)
 
     def of_worker(self, name: str) -> str:
-        """Return the key under which a worker announces its state."""
+        """Return the key of the description of a child, which its supervisor writes."""
         return f"{self.prefix}:worker:{name}"
 
     def of_queue(self, queue: str, role: str) -> str:

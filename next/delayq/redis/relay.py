@@ -2,7 +2,7 @@
 
 The process of the relay can die between any two calls. So a record stays in the outbox until all its consequences are
 carried out, and each step may be repeated: notes for batches are idempotent, and each new job has a token, so that the
-server stores a job that is sent twice only once.
+job is stored once, even if it is sent twice.
 """
 
 import logging
@@ -52,10 +52,12 @@ LONGEST_WAIT_AFTER_ERROR: Final = 60.0
 class Waiting(msgspec.Struct, frozen=True):
     """Waiting records in the outbox of a queue.
 
-    * `last`: id of the last record that was read. The next page begins behind it, unless all are tried again.
-    * `again_at`: time at which all waiting records may be tried again, by the clock of the relay.
+    * `last`: id of the last record that was read. The next page begins after this record, unless `again_at` has passed.
+    * `again_at`: after this time (by the clock of the relay), the outbox is read from its start again, to try all
+      waiting records again.
     * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
-    * `error`: the first error of a record, to be raised when no later record is left to read.
+    * `error`: the first error since the outbox was last read from its start, unless this error was raised already;
+      None = no such error. It is raised when no later record is left to read.
     * `pages_with_errors`: number of pages with an error since all records were last tried.
     """
 

@@ -6,8 +6,9 @@ Each run has these steps:
 2. `outside_acks` finds jobs that plain consumers acknowledged with XACK.
 3. `prune` deletes jobs that were kept long enough.
 
-If the counts do not match, the data is damaged, which no script can cause. Only in this case, all stream entries and
-ids are checked: first by `bury`, which gives an entry back to its job if the row in `entries` was lost, then by `mend`.
+If the counts do not match, the data is damaged, which no script can cause. Only in this case, `outside_acks` looks at
+all stream entries. Entries that are not the current entry of a job go to `bury`, which moves an entry to `failed`, or
+gives it back to its job if only the row in `entries` was lost. Then `mend` checks all ids.
 """
 
 import logging
@@ -87,7 +88,8 @@ async def repair_queue(
 def warn_of_repair(queue: str, tidied: Tidied, counts: Mapping[str, int]) -> None:
     """If a queue was damaged, log that it was repaired. `counts`: the number of jobs for each word of `_DAMAGE`.
 
-    Of several callers of `tidy`, only the caller whose call repaired the consumer group logs this.
+    If several processes call `tidy`, only the process whose call repaired the consumer group logs the repair of the
+    group.
     """
     parts = ["consumer group missing or damaged, set to the end of the stream"] if tidied.regrouped else []
     parts += [f"{text}: {counts[word]:,}" for word, text in _DAMAGE.items() if counts.get(word)]
@@ -126,7 +128,8 @@ async def _settle_outside_acks(
             if found:
                 await _settle(executor, keys, queue, verdict, found)
                 counts[verdict] += len(found)
-        # All pages carry the marks of the first one, so that the last page detects a consumer that vanished meanwhile.
+        # Each later page gets the marks of the first page, so that the script can see on the last page whether a
+        # consumer has vanished since the first page.
         after, marks = page.after, marks or page.marks
     return counts["acked"], counts["again"], counts["garbage"]
 
@@ -177,7 +180,7 @@ async def _mend(executor: Executor, keys: Keys, queue: str) -> Counter[str]:
 
 
 async def _windows(executor: Executor, keys: Keys, queue: str) -> list[bytes]:
-    """Return windows of unique keys for one call of `prune`."""
+    """Return up to PRUNE_LIMIT windows of unique keys, for one call of `prune`. The name of a window has a dot."""
     windows: list[bytes] = []
     async for names in _scan(executor, keys.of_queue(queue, "unique"), "HSCAN"):
         windows += [name for name in names if b"." in name]

@@ -1,4 +1,4 @@
-"""The time of the server. Between two reads of this time, the monotonic clock of this machine counts on."""
+"""The time of the server. Between two reads, the elapsed time is measured with the monotonic clock of this machine."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,8 @@ READ_EVERY: Final = 60.0
 """Seconds after which the time of the server is read again."""
 
 MAX_DRIFT: Final = 1.0
-"""If the wall clock and the monotonic clock drift apart by more seconds, the machine was suspended, or its wall clock
-was set. Then the time of the server is read again."""
+"""If the wall clock and the monotonic clock drift apart by more than this many seconds, the machine was suspended, or
+its wall clock was set. Then the time of the server is read again."""
 
 
 class ServerClock:

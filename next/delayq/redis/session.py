@@ -121,8 +121,8 @@ class Session:
 
         `may_create`: the call may create its queue, so the queue is first added to the list of queues. This is repeated
         every LIST_EVERY seconds, and after a call that created the queue, because the server may have lost its data, or
-        somebody may have removed the queue. If Redis refuses to add the queue, the call is still sent, because
-        a worker serves the queues of `--queue` without the list. The next such call tries to add the queue again.
+        somebody may have removed the queue. If Redis refuses to add the queue, the call is still sent, because a worker
+        serves the queues of `--queue` without the list. The next such call tries to add the queue again.
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """

@@ -21,6 +21,7 @@ PATIENCE: Final = 5.0
 """How long a producer waits for the end of a change, in seconds."""
 
 LOOK_EVERY: Final = 0.05
+"""Seconds between two tries to store a job during a change."""
 
 
 class ShardCounts:

@@ -1,9 +1,9 @@
 """The loop of a child, the worker process that runs jobs: it fetches jobs, runs them, and settles them.
 
-To settle a job is to report the outcome of its attempt. Each step of the loop sends at most one request, called a trip,
-that settles finished jobs and fetches new ones. The trip goes to the backend, for example Redis. While its reply is on
-its way, the child runs the jobs that it already has. A step can make further round trips, for example to read pending
-jobs again. Only a child without jobs uses a blocking read, which waits until a new job comes.
+To settle a job is to report the outcome of its attempt. Each step of the loop sends at most one combined request to the
+backend, for example to Redis. This request, called a trip, settles finished jobs and fetches new ones. While the reply
+is on its way, the child runs the jobs that it already has. A step may also send other requests, for example to read
+pending jobs again. Only a child without jobs uses a blocking read, which waits until a new job comes.
 
 A lease is the time for which a fetched job belongs to a child. Each job of the child has a slot: the entry of the job
 in the memory that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The
@@ -42,7 +42,7 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
-"""Default of `idle_wait`, in seconds."""
+"""Default of `idle_wait`, in seconds. A child that may not fetch waits up to this time for the end of a running job."""
 
 BUSY_WAIT: Final = 0.02
 """Polling interval in seconds: while the child has running jobs and may fetch more, while the child has no job but may

@@ -34,13 +34,16 @@ that is longer.
 """
 
 REPORT_TIME: Final = 0.5
-"""Seconds to write the stacks of all threads to stderr. Stderr may be a full pipe that nobody reads."""
+"""How long the report of all stacks to stderr may take, in seconds. The write blocks if stderr is a full pipe that no
+process reads.
+"""
 
 SHORTEST_FLUSH: Final = 3.0
 """Shortest time limit for the last flush of stdout and stderr, in seconds. The limit is the grace period, if that is
 longer.
 
-The flush waits up to 1 s for a reader of each stream. A text that does not fit into the pipe would wait for ever.
+The flush waits up to 1 s for a reader of each stream. Without this limit, a text that does not fit into the pipe could
+block the flush without end.
 """
 
 
@@ -153,7 +156,7 @@ def _forget_signals() -> None:
 
 
 def _terminate_leftovers() -> None:
-    """Terminate processes that handlers started with `multiprocessing`, because it would wait for them at the exit."""
+    """Terminate processes that handlers started with `multiprocessing`, because its exit hook would wait for them."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None:
         for process in multiprocessing.active_children():
@@ -163,10 +166,11 @@ def _terminate_leftovers() -> None:
 def _leave(name: str, seconds: float) -> None:
     """Run the exit listeners and the atexit hooks of this process, so that the application can flush its buffers.
 
-    If listeners and hooks together take longer than `seconds`, a thread of `faulthandler` writes the stacks of all
-    threads to stderr, and SIGALRM ends the process REPORT_TIME later, even if nobody reads stderr. So a hook that hangs
-    cannot delay the replacement of the child for longer, unless the hook changes SIGALRM. While the worker is shutting down, the supervisor may kill the
-    process sooner.
+    If listeners and hooks together take longer than `seconds`, `faulthandler` writes the stacks of all threads to
+    stderr. REPORT_TIME later, SIGALRM ends the process, even if the report blocks because nobody reads stderr: the
+    default action of SIGALRM needs no Python code. So a hook that hangs delays the replacement of the child by at most
+    `seconds` + REPORT_TIME, unless the hook changes SIGALRM. While the worker is shutting down, the supervisor may kill
+    the process sooner.
 
     After the hooks, the last flush gets a time limit of its own, because it may wait for a slow reader.
     """

@@ -30,7 +30,9 @@ LONGEST_PAUSE: Final = 30.0
 """Longest pause before a process that died unexpectedly is replaced, in seconds."""
 
 EARLY_DEATH: Final = 5.0
-"""A child that dies unexpectedly, within this many seconds and without a finished job, dies early."""
+"""A child dies early if it dies unexpectedly within this many seconds after its start, without a finished job. The
+sidecar dies early if it ends within this time.
+"""
 
 
 class Pause:

@@ -20,7 +20,7 @@ EVERY: Final = 10.0
 """Longest time between two descriptions of a child, in seconds."""
 
 CHECK_EVERY: Final = 1.0
-"""Seconds between two checks whether other jobs are running. If so, the descriptions are written at once.
+"""Seconds between two checks whether the set of running jobs has changed. If so, the descriptions are written at once.
 
 So a job that has ended stays on the list for about one second, and a worker with many short jobs sends one request a
 second.
@@ -62,8 +62,8 @@ class Heartbeat:
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Write the descriptions every 10 s, and earlier after a change.
 
-        If a child starts, ends, is paused or shuts down, write the descriptions at once. If other jobs are running,
-        write them at the next check.
+        If a child starts, ends, is paused or shuts down, write the descriptions at once. If the set of running jobs has
+        changed, write them at the next check.
         """
         children = [*children, *self._crashed()]
         orders = {child.consumer: _order(child) for child in children}
@@ -112,7 +112,7 @@ class Heartbeat:
         }
 
     def _epoch_ms(self, time: float) -> int:
-        """Convert a time of the monotonic clock, by the time of the backend."""
+        """Convert a time of the monotonic clock to epoch ms, by the clock of the backend."""
         return self._now_ms() - int((self._clock() - time) * 1000)
 
 

@@ -208,7 +208,7 @@ class InFlight:
         return self._clock() - job.started_at
 
     def finish(self, job: JobInFlight, settlement: Settlement) -> None:
-        """Move a running job to finished, and use its running time to estimate those of the next jobs.
+        """Move a running job to finished, and use its running time to estimate the next running times.
 
         A job that only has to be acknowledged is marked as done in its slot. If the child dies, the supervisor can then
         acknowledge the job. A job with a changed chain is not marked, because the supervisor does not know the change.

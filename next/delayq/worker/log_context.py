@@ -1,7 +1,8 @@
 """Adds the running job to log records: `job_id`, `job` (its name), `queue` and `attempt`.
 
-A filter on a log handler sees the records of all loggers, because each record passes its handlers. The filter runs in
-the thread that wrote the record, so the context variable `current_attempt` leads to the attempt of this thread or task.
+A filter is put on each log handler, because a filter on a logger would not see the records of child loggers. The filter
+runs in the thread that wrote the record, so the context variable `current_attempt` leads to the attempt of this thread
+or task.
 """
 
 import logging

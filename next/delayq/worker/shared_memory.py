@@ -98,8 +98,8 @@ class SlotView(msgspec.Struct, frozen=True, gc=False):
 
     `limit`: when the time limit of the job ends, in `SlotTable.now()` time; 0 = no limit. `is_cancelled`: the
     supervisor ordered the job to stop. `use`: a number that changes with each job of the slot, so that an order to stop
-    a job does not reach the next job. `since`: when a running job started, by the clock of the table; 0 = not started.
-    `name`: the job name, cut to 128 bytes; '' = the child has not read the job yet.
+    a job does not reach the next job. `since`: when a running job started, by the `clock` of SlotTable; 0 = not
+    started. `name`: the job name, cut to 128 bytes; '' = the child has not read the job yet.
     """
 
     number: int

@@ -29,11 +29,11 @@ from delayq.worker.start_up import when_reachable
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_PAGE: Final = 1.0
-"""How long the relay may continue with a page of records after its process was told to end, in seconds."""
+"""How long a worker that exits waits for its sidecar, which may be handling a last page of records, in seconds."""
 
 
 class Sidecar:
-    """The sidecar process, as the supervisor sees it. A sidecar that has ended is replaced until the worker shuts down.
+    """The sidecar process, as the supervisor sees it. If it ends before the worker shuts down, it is forked again.
 
     `main`: runs the loops and returns the exit code; None = this worker has no sidecar.
     """
@@ -98,7 +98,7 @@ def move(
 
     Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable if the
     embedded server does not start, and ConfigError if the url cannot be used. Raises LoginRefused if the server refuses
-    the login at the start, or later for a minute.
+    the login at the start, or if it later has refused the login for a minute.
     """
     backend.prepare()
     first: Callable[[], object] = backend.check
@@ -119,9 +119,9 @@ def move(
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> tuple[int, bool]:
     """Run each loop once for all listed queues: take jobs back and repair, make due jobs ready, send follow-up jobs.
 
-    Returns the number of jobs that became ready, and False if a queue or the list of queues could not be read, which is
-    logged. Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises BackendUnavailable or
-    OutcomeUnknown if the server does not answer.
+    Returns the number of jobs that became ready, and True if the list of queues and all queues could be read; the
+    reason for False is logged. Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises
+    BackendUnavailable or OutcomeUnknown if the server does not answer.
     """
     if not allows_eviction:
         backend.check()
@@ -171,8 +171,8 @@ def _loops(
 def _wait(wake_ups: WakeUps, mover: Mover, seconds: float) -> set[str]:
     """Wait for notifications from scripts, and return the queues that they name.
 
-    When the subscription begins or is lost, return all queues of the mover, because notifications were lost before it
-    began, or may have been lost since.
+    When the subscription begins or is lost, return all queues of the mover, because notifications may have been missed
+    while there was no subscription.
     """
     was_subscribed = wake_ups.is_subscribed
     hinted = {queue for queue, _ in wake_ups.wait(seconds)}

@@ -1,7 +1,7 @@
 """Kills children whose jobs do not end after a timeout or a cancel. This runs in the supervisor.
 
-At the end of its time limit, or after a cancel, the watchdog of the child interrupts the handler of a job once. A job
-that still runs after a further `timeout_grace` (a setting, 2 s by default) is overdue. The supervisor then takes these
+When the time limit of a job ends, or after a cancel, the watchdog of the child interrupts the handler once. A job that
+still runs after a further `timeout_grace` (a setting, 2 s by default) is overdue. The supervisor then takes these
 steps:
 
     child with one thread        KILL at once

@@ -29,7 +29,9 @@ REPORT_EVERY: Final = 1.0
 """Interval in seconds at which progress reports are sent and the memory is measured."""
 
 LATE: Final = 1.0
-"""If more seconds pass between two checks of the watchdog, the process was suspended, or a handler held the GIL."""
+"""If more than this many seconds pass between two checks of the watchdog, the process was suspended, or a handler held
+the GIL.
+"""
 
 WAIT_FOR_TURN: Final = 2.0
 """How long a late watchdog waits for a turn of the supervisor before it raises JobTimedOut, in seconds."""
@@ -78,7 +80,7 @@ class Watchdog:
         self._stopped.set()
 
     def look(self) -> None:
-        """Check the jobs once: interrupt those that must end, settle and hand back if a handler is slow, and report."""
+        """Check the jobs once: interrupt jobs that must end, settle and hand back if a handler is slow, and report."""
         for job, error in self._in_flight.take_interruptions(may_time_out=self._may_time_out()):
             self._interrupt(job, error)
         if self._in_flight.runs_longer_than(PREFETCH_SECONDS):

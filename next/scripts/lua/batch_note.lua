@@ -6,7 +6,8 @@
 -- KEYS   plan            hash    fields plan, allow, total, sealed, cancelled_ms, finished_ms, failed_once, walk, and
 --                                told_before, told_catch, told_then, told_finally
 -- KEYS   pending         hash    id -> `<queue> <links>`, for members that have not ended; after the member was sent:
---                                `<queue> <links> <job id>` of its present job
+--                                `<queue> <links> <job id>`. These are the queue of its present job, the number of
+--                                links from this job on, and the id of this job.
 -- KEYS   succeeded       set     ids of members that have succeeded
 -- KEYS   broken          hash    id -> `<queue> <job id>`, the job that failed
 -- KEYS   skipped         hash    id -> 1, for members that were cancelled or stopped

@@ -4,8 +4,9 @@
 -- MOVES  nothing
 --
 -- KEYS   plan       hash    fields plan, allow, created_ms, total, sealed, cancelled_ms, finished_ms
--- KEYS   pending    hash    id -> `<queue> <links>`, for members that have not ended; `batch_note` adds the job id of a
---                           member that was sent
+-- KEYS   pending    hash    id -> `<queue> <links>`, for members that have not ended: the queue of the present job, and
+--                           the number of links from this job on; `batch_note` adds the job id of a member that was
+--                           sent
 -- KEYS   succeeded  set     ids of members that have succeeded
 -- KEYS   broken     hash    id -> `<queue> <job id>`, the job that failed
 -- KEYS   skipped    hash    id -> 1, for members that were cancelled or stopped
@@ -16,7 +17,7 @@
 -- ARGV   seal       int     1 = this is the last call of the dispatch, so that the batch can finish; else 0
 -- ARGV*  members    {id place}
 --          id     member id
---          place  `<queue> <links>`, stored in `pending`
+--          place  `<queue> <links>`, stored in `pending`: the queue of the first job, and the number of links
 --
 -- RETURNS  One flat list: answer, total, cancelled_ms, then a text for each row.
 --            answer        opened     the members are stored, unless the batch was cancelled or has finished

@@ -16,7 +16,7 @@
 --            paused_until_ms       end of the pause; 0 = without end; -1 = off
 --            maintenance_until_ms  end of the maintenance; 0 = without end; -1 = off
 --            maintenance_since_ms  start of the maintenance; -1 = off
---            restart_ms            time of the last restart order; -1 = none
+--            restart_ms            time of the last restart request; -1 = none
 --            reason                reason of the maintenance, or ''
 --            paused_reason         reason of the pause, or ''
 --          All times are epoch ms.
@@ -38,8 +38,8 @@ if what ~= '' then
   may_write(control)
 end
 if what == 'restart' then
-  -- Workers restart when this time changes. Each order stores a later time than the order before, so that workers see
-  -- the order even after the clock went back.
+  -- Workers restart when this time gets later. Each request stores a later time than the request before, so that
+  -- workers see the request even after the clock went back.
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and for_ms < 0 then

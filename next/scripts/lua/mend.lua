@@ -30,7 +30,7 @@
 --            restored   the envelope was restored from the stream entry
 --            appended   the entry was missing, and the job was appended to the stream again
 --            scheduled  the job had no state, and is due now
---            completed  the job had no state but a result
+--            completed  the job had a result but no state, and is completed now
 --            single     the job was in several states, and is in one now
 --            lost       the envelope was lost, and a stub replaces it; the job is failed or stays completed
 --            dropped    there is no job with this id; rows for the id in other hashes were deleted

@@ -20,7 +20,8 @@
 -- COST     O(limit + bytes); returns up to 1 MB, but at least one record
 --
 -- Each record stays in the outbox until outbox_ack deletes it. Two relays at once would send every follow-up job twice.
--- This would do no harm, because each follow-up job has a fixed id.
+-- This would do no harm, because relays of delayq send a follow-up job with the same token each time, so that
+-- `schedule` stores the job once.
 
 -- include: may_write
 

@@ -44,8 +44,8 @@
 -- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
--- `delivered`: the last delivered id of the group, from the last `tidy`. If another script has created the stream again
--- since then, all entries of the new stream have higher ids than the value that this script has written.
+-- `delivered`: the last-delivered id of the group at the end of the last `tidy`. A script that has created the stream
+-- again since then has replaced this value by the start of the new stream, whose entries all have higher ids.
 local delivered = known[1]
 local known_lease = known[2] or ''
 local sums = {

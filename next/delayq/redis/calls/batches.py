@@ -93,7 +93,9 @@ def open_batch(
     members: Sequence[tuple[str, str]],
     now_ms: str = "",
 ) -> Call[Opened]:
-    """Create a batch, or add members to it. A member is an id and the text `<queue> <links>`.
+    """Create a batch, or add members to it.
+
+    A member is an id and the text `<queue> <links>`: the queue of its first job, and its number of links.
 
     Pass the plan in each call of a dispatch, and `seal` in its last call. The first plan stays. To add members to an
     existing batch, pass b'' as the plan. `allow_failures` has an effect only if the call creates the batch.

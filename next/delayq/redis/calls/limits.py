@@ -94,7 +94,10 @@ def read_counters(keys: Keys, name: str) -> Call[list[int]]:
 
 
 def keys_in_use(keys: Keys, name: str, *, after_ms: int) -> Call[list[str]]:
-    """Read the keys of a limit that may have places which expire after a time, the last to expire first."""
+    """Read the keys of a limit that may have places which expire after `after_ms`, sorted by their last expiry.
+
+    The key with the latest expiry comes first.
+    """
     places = keys.of_limit(name, "places")
     words = ("+inf", f"({after_ms}", "LIMIT", 0, MAX_LISTED)
     return read("ZREVRANGEBYSCORE", places, *words, parse=texts)

@@ -29,7 +29,11 @@ class Configured(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holds(msgspec.Struct, frozen=True, gc=False):
-    """The number of jobs and records in a queue. A queue with a number above 0 cannot be removed."""
+    """The numbers of jobs and records in a queue. A queue with a number above 0 cannot be removed.
+
+    `in_stream`: ready and reserved jobs. `other`: jobs in no state, which only damaged data has. `outbox`: job-end
+    records.
+    """
 
     scheduled: int
     in_stream: int

@@ -68,8 +68,9 @@ class AsyncioLeaf:
     ) -> list[Any]:
         """Read replies; see Leaf.
 
-        The timeout is implemented here, because the `timeout` of redis-py does not fit. When it expires, redis-py
-        returns None, which looks like a nil reply, and keeps the connection open although the reply is still to come.
+        The timeout is implemented here, because the `timeout` of redis-py does not fit. When that timeout expires,
+        redis-py returns None, which looks like a nil reply, and keeps the connection open although the reply is still
+        to come.
         """
         try:
             async with asyncio.timeout(block + min(within or self._try_timeout, self._try_timeout)):

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 0.25
+"""The first and the longest pause between two tries, in seconds. Each pause is twice the pause before it."""
 
 _ASKING: Final[Call[Any]] = command("ASKING", parse=lambda reply: reply)
 
@@ -54,9 +55,9 @@ class Part(msgspec.Struct, frozen=True):
 class ClusterExecutor(Executor):
     """Sends calls to the nodes of a cluster. Each call of a trip has its own outcome.
 
-    If a node fails, the outcomes of its calls are a NodeError. Until then, its calls are sent again for up to
-    `retry_timeout` seconds, as ServerExecutor does, because another node may take over its slots. A call without a key
-    goes to the node of the previous call of its trip.
+    If a node fails, its calls are sent again for up to `retry_timeout` seconds, as by ServerExecutor, because another
+    node may take over its slots. After this time, the outcome of each of these calls is a NodeError. A call without a
+    key goes to the node of the previous call of its trip.
 
     `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay
     the work for others. `sleep`: sleeps in the thread or event loop of the caller. `wake_fd`: a descriptor that becomes
@@ -129,7 +130,7 @@ class ClusterExecutor(Executor):
         await self._slots.close()
 
     async def _send_first(self, calls: Sequence[Call[Any]], deadline: float) -> list[Part]:
-        """Send the calls. If no node answers, try again until the deadline; a loop tries only once, see `rest`.
+        """Send the calls. If no node answers, try again until the deadline. With a `rest`, try only once.
 
         The first try takes up to half of the time, so that all nodes are asked twice. Raises BackendUnavailable.
         """
@@ -224,10 +225,11 @@ class ClusterExecutor(Executor):
     async def _wait_for_move(
         self, calls: Sequence[Call[Any]], parts: list[Part], positions: Sequence[int], deadline: float
     ) -> bool:
-        """Return True if another node has the keys of one of these calls. A program waits for this until the deadline.
+        """Return True if another node has the keys of one of these calls. Wait for this until the deadline.
 
-        A loop does not wait, because it repeats its calls in any case, and the jobs of other nodes must not be late.
-        A command does not wait, because it may have waited before, to read the map.
+        With a `rest` (the processes of a worker), do not wait, because they repeat their calls in any case, and the
+        jobs of other nodes must not be late. After `skip_failed_nodes` (commands), do not wait either, because the
+        command may have waited before, to read the map.
         """
         while not await self._has_moved(calls, parts, positions, deadline):
             if self._rest or self._skip or self._clock() + LONGEST_PAUSE >= deadline:

@@ -81,7 +81,7 @@ _CODE_OF_TYPE: Final[dict[type, str]] = {
     ReadOnlyError: "READONLY",
     TryAgainError: "TRYAGAIN",
 }
-"""Errors of redis-py whose text lacks the error code, and these codes."""
+"""The error codes of those redis-py classes whose text lacks the code."""
 
 _PLACE_IN_SCRIPT: Final = re.compile(
     r"(?:ERR )?Error running script \(call to \w+\): @user_script:\d+: -?|,? script: (?!.* script: ).*"
@@ -104,7 +104,8 @@ HELLO: Final = pack_command(("HELLO", 2))  # type: ignore[arg-type]  # the stub 
 """Asks a server for its mode. Every user may send it, whatever the ACL."""
 
 CONNECTION_ERRORS: Final = (ConnectionError, TimeoutError, builtins.TimeoutError, InvalidResponse)
-"""Errors that redis-py and sockets raise without a connection, without a reply in time, or if the server is not Redis.
+"""Errors that redis-py and sockets raise if a connection cannot be made or was lost, if no reply comes in time, or if
+the server is not Redis.
 """
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
@@ -149,7 +150,7 @@ def may_be_replaced(error: ResponseError) -> bool:
 
 
 def is_unknown_command(error: Exception) -> bool:
-    """Return True if the server does not know a command, as a sentinel or a server of another kind."""
+    """Return True if the server does not know a command. Sentinels and servers that are not Redis reply in this way."""
     return "unknown command" in str(error)
 
 
@@ -219,7 +220,7 @@ def login_error(address: Address, error: Exception) -> LoginRefused | Connection
 
 
 def check_mode(hello: object, where: str) -> None:
-    """Raise LoginRefused if the reply to HELLO is that of a sentinel or of a node of a cluster.
+    """Raise LoginRefused if the reply to HELLO comes from a sentinel or from a node of a cluster.
 
     `where`: the address of the server, without secrets.
     """
@@ -238,7 +239,7 @@ def check_mode(hello: object, where: str) -> None:
 def is_logged_in(error: Exception) -> bool:
     """Return True if this error reply to the PING after a login shows that the login succeeded.
 
-    The server has accepted the login if it is only not ready, or if the user may not run PING.
+    "Not ready" and "no permission for PING" are errors that come only after a successful login.
     """
     return code_of(error_reply(error)) in (*NOT_READY, "NOPERM")
 

@@ -71,9 +71,10 @@ class Executor(ABC):
         """Sleep in the thread, or in the event loop, of the executor."""
 
     def pause(self, seconds: float) -> bool:
-        """Block this thread. Return True if a signal has ended the pause. Only an executor that cannot block needs it.
+        """Block this thread. Return True if a signal has ended the pause.
 
-        The signal must make the `wake_fd` of the executor readable.
+        The signal must make the `wake_fd` of the executor readable. Only executors whose `can_block` is False have this
+        method.
         """
         raise NotImplementedError
 

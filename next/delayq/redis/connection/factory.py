@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # programs with a single server do not need them
 
 
 def parse_address(url: str) -> "AnyAddress":
-    """Return the address of a server, of a service of sentinels, or of a cluster. Raises ConfigError."""
+    """Return the address of a single server, of the primary behind sentinels, or of a cluster. Raises ConfigError."""
     if url.startswith(("redis+sentinel:", "rediss+sentinel:")):
         from delayq.redis.connection.sentinel import SentinelAddress
 

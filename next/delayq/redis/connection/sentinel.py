@@ -37,7 +37,7 @@ _SENTINEL_OPTION: Final = re.compile(r"(?:^|&)sentinel_(username|password)=([^&]
 class SentinelAddress:
     """The address of a service: `redis+sentinel://user:password@host:26379,host2/SERVICE/0`. Raises ConfigError.
 
-    The user and password are those of the primary. The options `sentinel_username` and `sentinel_password` are for the
+    The user and password are for the primary. The options `sentinel_username` and `sentinel_password` are for the
     sentinels. All other options, and TLS (`rediss+sentinel`), apply to both.
     """
 
@@ -91,7 +91,7 @@ class Sentinels:
         with the highest epoch, a number that grows with each failover. The sentinel that leads a failover has the new
         epoch before it names the new primary, so of equal epochs, the answer of another sentinel counts. A sentinel
         that did not answer is left out for SENTINEL_REST seconds if another one answers. After SEARCH_TIMEOUT seconds,
-        no further sentinel is asked. The lookup of a host name has no time limit, so a slow one does not count.
+        no further sentinel is asked. The time of a slow lookup of a host name does not count, because it has no limit.
 
         Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
         or do not know the service.
@@ -225,7 +225,7 @@ class SentinelLeaf:
         await self._sentinels.close()
 
     async def _follow(self, leaf: Leaf[Any]) -> Leaf[Any]:
-        """Return the leaf of the current primary, which may have changed. `leaf`: that of the last known primary."""
+        """Return the leaf of the primary, which may have changed. `leaf`: the leaf of the last known primary."""
         self._ask_at = self._clock() + ASK_EVERY
         try:
             current = await self._find()
@@ -256,7 +256,10 @@ class SentinelLeaf:
 
 
 def _primary_of(service: str) -> Call[tuple[int, bool, str, int]]:
-    """Return the call that asks a sentinel for the primary: its epoch, whether no failover is led, host and port."""
+    """Return the call that asks a sentinel for the primary.
+
+    The reply has the epoch, False if this sentinel leads a failover now, and the host and port of the primary.
+    """
     return read("SENTINEL", "MASTER", service, parse=_epoch_and_address)
 
 

@@ -24,6 +24,7 @@ RETRY_TIMEOUT: Final = 5.0
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 0.5
+"""The first and the longest pause between two tries, in seconds. Each pause is twice the pause before it."""
 
 
 class ServerExecutor(Executor):

@@ -23,8 +23,8 @@ READ_EVERY: Final = 0.25
 """Shortest interval between two reads of the map, in seconds."""
 
 SHORTEST_QUESTION: Final = 0.5
-"""Shortest time, in seconds, in which a node must answer the question for the map. Near the deadline, a node gets at
-least half of this time.
+"""Each node gets at least this many seconds to answer the request for the map. If less time is left, the node gets the
+time that is left, but at least half of this value.
 """
 
 
@@ -75,7 +75,7 @@ class SlotMap:
         self._is_stale = True
 
     def owner(self, key: str) -> str:
-        """Return the node that has a key. Read the map before."""
+        """Return the node that has a key. Call `refresh` first."""
         return self._owners[key_slot(key.encode())]
 
     def primaries(self) -> list[str]:
@@ -115,9 +115,10 @@ class SlotMap:
     async def refresh(self, until: float) -> None:
         """Read the map if it is unknown or stale, at most once in READ_EVERY seconds.
 
-        `until`: the deadline, as a time of the clock. The nodes share the time until then, but each of them gets at
-        least SHORTEST_QUESTION seconds. If the time is too short for all nodes, the next read begins with the nodes
-        that were not asked. The lookup of a host name has no time limit, so its time is not taken from the other nodes.
+        `until`: the deadline, as a time of the clock. The nodes share the time until then; for the time that each node
+        gets at least, see SHORTEST_QUESTION. After the deadline, no further node is asked, and the next read begins
+        with the nodes that were not asked. The lookup of a host name has no time limit, so its time is not taken from
+        the other nodes.
 
         Raises BackendUnavailable if no node answers, ConfigError if the server is not a cluster, and LoginRefused if
         the nodes that answer refuse the login.
@@ -171,9 +172,8 @@ class SlotMap:
         for first, last, host, port in ranges:
             node = host_in_url(host_named_by(asked, host), port)
             owners[first : last + 1] = [node] * (last + 1 - first)
-        self._owners = [
-            owner or asked for owner in owners
-        ]  # the node that was asked answers CLUSTERDOWN for the others
+        # Calls for slots without an owner go to the node that was asked, which answers CLUSTERDOWN.
+        self._owners = [owner or asked for owner in owners]
         self._is_stale = False
 
 

@@ -240,7 +240,8 @@ class UnsetAddress(Address):
     """
 
     def __init__(self, missing: Callable[[], Any]) -> None:
-        self._missing: Callable[[], Any] | None = None  # None until then: the constructor of Address makes a connection
+        # None at first, because the constructor of Address makes connections, to check the options.
+        self._missing: Callable[[], Any] | None = None
         super().__init__("redis://unset")
         self._missing = missing
 

@@ -16,19 +16,22 @@ logger: Final = logging.getLogger("delayq")
 class EmbeddedAddress(Address):
     """The address of an embedded server that may not run yet. Making this object starts and creates nothing.
 
-    Before the first connection, the server of an existing data directory is found or started. Only `create` creates the
-    data directory. The search blocks the thread, also in an event loop.
+    Before the first connection, the server of an existing data directory is found or started, which blocks the thread,
+    even in an event loop. If the data directory does not exist, a connection raises BackendUnavailable. Only `create`
+    creates the data directory.
     """
 
     def __init__(self, server: EmbeddedServer) -> None:
-        self._unknown: EmbeddedServer | None = None  # the constructor of Address makes a connection, but opens none
+        # None at first, because the constructor of Address makes connections, to check the options. These connections
+        # are never opened, and must not start the server.
+        self._unknown: EmbeddedServer | None = None
         super().__init__(server.url)
         self._unknown = server
 
     def create(self) -> None:
         """Find or start the server, and create its data directory if it does not exist.
 
-        Only the first call does something. Raises ConfigError, BackendUnavailable.
+        After a successful call, further calls do nothing. Raises ConfigError, BackendUnavailable.
         """
         server = self._unknown
         if server is None:

@@ -136,7 +136,7 @@ class EmbeddedServer:
                 return True
 
     def _start(self) -> bool:
-        """Start the server. Return False if another command is just starting or stopping the server."""
+        """Start the server. Return False if it is running, or if another command is just starting or stopping it."""
         program = find_program(self.program)
         with _lock(self.data_dir / "start.lock") as alone, _lock(self.data_dir / "server.lock") as lock:
             if alone is None or lock is None:

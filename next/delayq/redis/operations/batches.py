@@ -271,7 +271,7 @@ class BatchOperations:
     async def _unlist(self, gone: Sequence[str]) -> bool:
         """Remove batches from the list of batches. Return False if none was removed.
 
-        The Redis user may only read, or the ids come from another program and are not UTF-8.
+        Reasons are that the Redis user may only read, or that the ids come from another program and are not UTF-8.
         """
         try:
             return await self._session.executor.run(calls.unlist_batches(self._session.keys, gone)) > 0

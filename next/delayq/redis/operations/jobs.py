@@ -53,7 +53,9 @@ RETRY_ROUNDS: Final = 10
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 PAUSE_FACTOR: Final = 1.3
-"""The pauses between two reads of `wait`, in seconds, and how much longer each is than the one before."""
+"""The first and the longest pause between two reads of `wait`, in seconds. Each pause is PAUSE_FACTOR times the pause
+before it.
+"""
 
 _CURSOR_OF_SET: Final = re.compile(r"[-+]?([0-9.]+(e[-+]?[0-9]+)?|inf) .+", re.DOTALL)
 _CURSOR_OF_STREAM: Final = re.compile(r"[0-9]+-[0-9]+")
@@ -105,8 +107,8 @@ class JobOperations(OperationsBase[RefT]):
     ) -> RefT:
         """Change the due time of a job, unless a worker has already received the job. Return a reference to the job.
 
-        `delay`: time from now ('15m', a timedelta). `at`: point in time (RFC 3339 text, or a datetime); `tz` and `fold`
-        belong to a local time, as in `schedule`. One of them must be given. `queue`: None = the default queue. The
+        Give either `delay` or `at`. `delay`: time from now ('15m', a timedelta). `at`: point in time (RFC 3339 text, or
+        a datetime); `tz` and `fold` belong to a local time, as in `schedule`. `queue`: None = the default queue. The
         outcome of the reference is `rescheduled`.
 
         Raises JobNotFound, JobRunning, JobHasFailed, JobFinished, FoundElsewhere and InvalidInput.
@@ -142,9 +144,9 @@ class JobOperations(OperationsBase[RefT]):
         payload. The outcome of the reference is `scheduled`.
 
         Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises ConfigError if the job is
-        encrypted and no keys are set for `data`. Raises Conflict if another job
-        owns the unique key of this job, or if other programs change this job again and again. If the reply is lost, the
-        call is not repeated, and OutcomeUnknown is raised.
+        encrypted and no keys are set for `data`. Raises Conflict if another job owns the unique key of this job, or if
+        other programs change this job again and again. If the reply is lost, the call is not repeated, and
+        OutcomeUnknown is raised.
         """
         name = self._queue(queue)
         payload = None if data is None else envelopes.encode_data(data, self._session.options.max_payload)

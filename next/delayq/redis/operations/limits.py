@@ -117,7 +117,7 @@ class LimitOperations:
 
 
 def _checked_holder(holder: str) -> str:
-    """Return a holder. Its job may have the id of another program, which may break the rules for ids of delayq."""
+    """Return a valid holder. The rules for ids are not checked, because another program may have made the job id."""
     if isinstance(holder, str) and all(holder.partition(" ")):
         with suppress(UnicodeEncodeError):
             holder.encode()

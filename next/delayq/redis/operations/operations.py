@@ -15,10 +15,13 @@ class Operations(ChainOperations[RefT], FailedOperations[RefT], QueueOperations[
 
         BackendUnavailable    the server does not answer; nothing changed
         CallRefused           the server refused the call, for example because of a missing right or a damaged key;
-                              import this BackendError from `delayq.core.errors`
+                              import this subclass of BackendError from `delayq.core.errors`
         BackendFull           the server is at its memory limit; nothing changed (only operations that write)
         OutcomeUnknown        the reply was lost, so the change may have happened (only operations that write)
-        NotConfirmed          the change happened, but the durability of the settings was not confirmed (only
-                              `schedule`, `schedule_many`, `push_raw`, `cancel`, `archive`, `reschedule`, `run_now`,
-                              `retry`, `forget` and `queue_set`)
+        NotConfirmed          the change happened, but the durability that the setting `durability` requires was not
+                              confirmed (only `schedule`, `schedule_many`, `push_raw`, `cancel`, `archive`,
+                              `reschedule`, `run_now`, `retry`, `forget` and `queue_set`)
+
+    If an operation needs several round trips, such as `schedule_many` with many jobs or `clear`, "nothing changed" is
+    true only of the round trip that failed. The changes of earlier round trips stay.
     """

@@ -287,9 +287,9 @@ class SchedulingOperations(OperationsBase[RefT]):
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
     async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return the time in epoch ms, by the clock of this machine or of the server.
+        """Return the time in epoch ms, by the clock of this machine, or of the server if `must_be_server_time` is True.
 
-        The server's clock is read once a minute.
+        The server's clock is read once a minute. If a test has given a clock, its time is returned instead.
         """
         if not must_be_server_time or clock.is_given():
             return int(clock.time() * 1000)
@@ -351,9 +351,9 @@ def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
 def _may_end_before_resend(jobs: list[NewJob]) -> bool:
     """Return True if one of the jobs may end before a call whose reply was lost is sent again.
 
-    The second call would then store the job again. So the call carries a token, by which the server recognizes the
-    second call. A job may end so soon because it is due soon, or because another client, which knows the id that the
-    caller chose, cancels it or runs it now.
+    The second call would then store the job again. The token of the call lets the server recognize the second call. A
+    job may end so soon because it is due soon, or because another client, which knows the id that the caller chose,
+    cancels it or runs it now.
     """
     for job in jobs:  # without a comprehension, which would be a call more for each schedule
         if job.has_own_id:

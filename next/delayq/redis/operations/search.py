@@ -17,7 +17,7 @@ class SearchOperations(OperationsBase[RefT]):
 
         `cursor`: the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 2,000.
 
-        For one page, at most 2,000 jobs are checked (with more than 1,000 queues, two jobs of each). So a page may have
+        For one page, at most 2,000 jobs are checked (with more than 1,000 shards, two jobs of each). So a page may have
         fewer than `limit` jobs, or none, although more pages follow. The cursor of the last page is ''. If a queue
         cannot be read, its error is in `errors`, and the page has the jobs of the other queues.
 

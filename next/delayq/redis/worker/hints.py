@@ -48,11 +48,11 @@ TRY_TIMEOUT: Final = 0.5
 class Hints:
     """A subscription to one channel. After a failure, a later `wait` connects again.
 
-    `consequence`: what happens without notifications, for the log. Only the first refused subscription is logged.
+    `consequence`: the effect of missing notifications, for the log. Only the first refused subscription is logged.
     `is_checked`: if the address has several servers, notice that the server of the subscription hangs. The other
     servers may still work, but their notifications do not arrive. `server`: returns the address, without secrets, of
-    the server to which the process sends its calls, or ''. When it changes, the subscription follows, because a primary
-    that sentinels have replaced may still answer.
+    the server to which the process sends its calls, or ''. When this address changes, the subscription follows, because
+    a primary that sentinels have replaced may still answer.
     """
 
     def __init__(

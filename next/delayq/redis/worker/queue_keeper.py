@@ -74,7 +74,7 @@ class RedisQueueKeeper:
         return [shard for queue in self._listed for shard in shard_names(queue, self._counts.known(queue))]
 
     def _list(self) -> list[str]:
-        """Read the list of queues, and the numbers of shards of new queues. Later, `promote` keeps them up to date."""
+        """Read the list of queues, and the numbers of shards of new queues. `promote` keeps these numbers current."""
         before = self._listed
         (listed,) = drive(self._executor.run_all([list_queues(self._keys)]))
         self.has_all_queues = not isinstance(listed, BackendError)
@@ -97,8 +97,8 @@ class RedisQueueKeeper:
     def _list_own(self, listed: Sequence[str]) -> None:
         """Add each queue of the worker that has jobs to the list, if the queue is missing there.
 
-        For example, Redis restarted without its data, and a producer that has already added its queue to the list then
-        sent a job.
+        For example, Redis lost its data after a producer had added its queue to the list, and the producer then sent a
+        job without adding the queue again.
         """
         missing = [queue for queue in self._queues if queue not in listed]
         if not missing:

@@ -18,8 +18,8 @@ from delayq.redis.worker.grouping import cut
 class Settling(NamedTuple):
     """One call that settles jobs, its queue, and the positions of its settlements in the list of all settlements.
 
-    `before`: the call that stores the changed chains of these jobs; None = no chain was changed. If it fails, do not
-    settle the jobs, because the changes would be lost.
+    `before`: the call that stores the changed chains of these jobs; None = no chain was changed. If this call
+    fails, do not settle the jobs, because the changes would be lost.
     """
 
     queue: str

@@ -1,9 +1,9 @@
 """The operators' switches: pauses of single queues, a pause of all queues, maintenance, and the request to restart.
 
-If the number of shards of a queue changes, the worker also restarts, because it reads only the shards that it knows.
-
 Operators set these switches in Redis, and workers read them together with their jobs. Maintenance pauses all queues
-too, but workers with `--force` ignore it.
+too, but workers with `--force` ignore maintenance.
+
+If the number of shards of a queue changes, the worker also restarts, because it reads only the shards that it knows.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The list of live workers, for operators.
 
-Every few seconds, each supervisor writes a description of each of its children. A description expires after 30 s.
+At least every 10 s, each supervisor writes a description of each of its children. A description expires after 30 s.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class RedisWorkerRegistry:
         """Store descriptions of children under their names, in one request.
 
         A worker need not be on the list to work, so a refusal is only logged. A full server refuses to store the
-        descriptions, but not to keep those that it has.
+        descriptions. Then only the expiry of the stored descriptions is renewed, which needs no memory.
         """
         calls: list[Call[Any]] = []
         for name, document in documents.items():

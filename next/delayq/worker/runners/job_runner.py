@@ -25,8 +25,9 @@ from delayq.worker.shared_memory import Part
 logger: Final = logging.getLogger("delayq.worker")
 
 PLACE_RESERVE_MS: Final = 8_000
-"""How much longer a job has its place under a concurrency limit than it can run, in ms. The supervisor kills a job at
-its timeout plus `timeout_grace`, but both the supervisor and the server's answer can be late."""
+"""A job has its place under a concurrency limit for its timeout, plus `timeout_grace`, plus this number of ms. After
+timeout and `timeout_grace`, the supervisor kills the job, but the supervisor or the reply of the server can be late.
+"""
 
 
 class JobRunner:

@@ -1,4 +1,4 @@
-"""The protocol of runners. A child has one runner for plain functions, and perhaps one for coroutine functions."""
+"""The protocol of runners. A child has one for plain functions, and one for async handlers if any are declared."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol

@@ -1,5 +1,5 @@
--- Makes a full server accept the rest of the script. A full server refuses commands that need memory only until the
--- script has called its first write command. It always accepts HDEL, which here deletes nothing.
+-- Makes a full server accept the rest of the script. A full server refuses a command that needs memory, unless the
+-- script has already called a write command. It always accepts the write command HDEL, which here deletes nothing.
 local function may_write(hash)
   redis.call('HDEL', hash, '')
 end
