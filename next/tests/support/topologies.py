@@ -282,7 +282,7 @@ def hanging_node(group: ClusterGroup, primary: Server) -> Iterator[None]:
 @contextmanager
 def walled_off(group: SentinelGroup) -> Iterator[Server]:
     """Hide a living primary from the sentinels. The block runs when they have another one, and gets the old one."""
-    wait_until(lambda: group.is_whole(replicas=2))
+    wait_until(lambda: group.is_whole(replicas=2), patience=60)
     old = group.primary()
     for server in group.servers:
         command(server, "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all")
