@@ -38,7 +38,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         state      state of the job, such as 'scheduled' or 'ready'
         due_ms     due time in epoch ms; None = the job does not wait for a due time
         outcome    effect of the call: 'created', 'kept', 'replaced', 'postponed', 'rescheduled', 'scheduled', 'ready',
-                   or 'vetoed' (not sent, because the job class refused it)
+                   'after commit' (sent when the database transaction commits), or 'vetoed' (not sent, because the job
+                   class refused it)
         name       name of the job; '' after calls that do not read the name
 
     The methods of a reference call the client with the id and the queue of the job.

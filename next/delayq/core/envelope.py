@@ -161,7 +161,7 @@ def recount(
 
 
 def refusals_of(envelope: Envelope) -> Refusals | None:
-    """Return the refusals in a row of a job, or None if no limit refused it last."""
+    """Return the refusals in a row of a job, or None if its last delivery was not refused by a limit."""
     count, _, limit = (envelope.headers or {}).get(REFUSED, "").partition(" ")
     is_number = count.isascii() and count.isdecimal() and len(count) < 10
     return Refusals(int(count), limit) if is_number else None

@@ -134,7 +134,7 @@ class Sendable(ABC):
         If the handler raises an exception, the `failed` hook of the job is called, and then the exception is raised
         again, as with Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because the job has
         then not failed. The `outcome` of the returned Ran shows which of them the handler raised. If
-        `prepare_for_dispatch` returns False, the job is not run.
+        `prepare_for_dispatch` returns False, the job is not run, and the `outcome` is `Done()`, as after a run.
         """
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else run_spec(planned.spec)

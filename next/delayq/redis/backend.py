@@ -51,8 +51,8 @@ class RedisBackend:
 
     * The parts of a worker create the data directory and start the server when they are made. Methods that make these
       parts raise BackendUnavailable if the embedded server does not start.
-    * A client finds or starts the server at its first connection. Only calls that store new jobs create a missing data
-      directory; all other calls then raise BackendUnavailable.
+    * A client finds or starts the server at its first connection. If the data directory does not exist, calls that
+      store new jobs create it, and all other calls raise BackendUnavailable.
 
     Methods that need the address raise ConfigError if the url cannot be used.
     """

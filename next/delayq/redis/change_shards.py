@@ -87,7 +87,9 @@ async def _change(session: Session, queue: str, count: int, progress: Progress) 
 
 @asynccontextmanager
 async def _locked(session: Session, queue: str) -> AsyncIterator[None]:
-    """Let only one client at a time change the number of shards of a queue. Otherwise, raise QueueInUse.
+    """Let only one client at a time change the number of shards of a queue.
+
+    If another client is changing the number, raise QueueInUse.
 
     Two changes at the same time could hide jobs: one of them finds a shard empty, and then the other one allows jobs
     there. After a crash, the lock expires.
@@ -113,7 +115,7 @@ async def _locked(session: Session, queue: str) -> AsyncIterator[None]:
 
 
 async def _copy_pause(session: Session, queue: str, shards: Sequence[str]) -> None:
-    """Give the pause of the first shard to other shards, or end an old pause of theirs."""
+    """Give the pause of the first shard to the other shards. Without such a pause, end their pauses."""
     lease_ms = session.options.lease_ms
     first = await session.executor.run(stats(session.keys, queue))
     until_ms = first.paused_until_ms

@@ -64,7 +64,7 @@ class TravelledAttempts:
         self._now_ms = now_ms
 
     def run_ready(self, queues: Sequence[str]) -> list[Attempted]:
-        """Run the jobs that are ready now, at most one of each queue. `queues`: the shards of all queues."""
+        """Run some ready jobs, at most one of each shard. `queues`: the names of all shards."""
         consumer = RedisConsumer(self._executor, self._keys, queues, self._options, name=CONSUMER)
         consumer.open()
         attempts = Attempts(

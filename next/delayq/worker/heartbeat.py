@@ -22,8 +22,8 @@ EVERY: Final = 10.0
 CHECK_EVERY: Final = 1.0
 """Seconds between two checks whether the set of running jobs has changed. If so, the descriptions are written at once.
 
-So a job that has ended stays on the list for about one second, and a worker with many short jobs sends one request a
-second.
+So a job that has ended stays in the description of its child for up to one second, and a worker with many short jobs
+sends one request a second.
 """
 
 MAX_RUNNING: Final = 10

@@ -142,8 +142,8 @@ class InFlight:
     def park(self, job: JobInFlight) -> None:
         """Mark a started job as waiting in its slot, for the supervisor, until `enter` is called.
 
-        The handler begins later, in another thread or in the event loop. If the process dies before `enter`, the job
-        does not count a recovery.
+        The handler begins later, in another thread or in the event loop. If the process dies before `enter`, this
+        does not count as a recovery of the job.
         """
         self.slots.mark(job.slot, SlotState.WAITING)
 

@@ -42,8 +42,8 @@ end
 
 -- 1. List a sorted set. The cursor is 'score id'.
 
--- Returns true if one id comes after the other in a sorted set, which compares bytes. Lua's `<` is not used, because
--- its result depends on the locale of the server.
+-- Returns true if the id `one` comes after the id `other` in a sorted set, which compares bytes. Lua's `<` is not used,
+-- because its result depends on the locale of the server.
 local function is_behind(one, other)
   for n = 1, math.min(#one, #other) do
     local a = string.byte(one, n)

@@ -32,7 +32,8 @@ class Executor(ABC):
     """
 
     can_block = True
-    """True if a call may wait on the server for a new job. One node of a cluster cannot wait for the queues of others.
+    """True if a call may wait on the server for a new job. False for a cluster, because a node cannot wait for jobs of
+    other nodes.
     """
 
     @property

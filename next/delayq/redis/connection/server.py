@@ -81,7 +81,7 @@ class ServerExecutor(Executor):
             return Started(calls, None, lost)
 
     async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
-        """Return the outcomes of started calls. Lost calls are sent again if all calls are repeatable."""
+        """Return the outcomes of started calls. Lost calls are sent again if none was sent, or all are repeatable."""
         calls, lost = started.calls, started.lost
         if started.connection is not None:
             try:

@@ -14,6 +14,7 @@ class Operations(ChainOperations[RefT], FailedOperations[RefT], QueueOperations[
     An operation raises the errors that its docstring names. Every operation can also raise these errors of the server:
 
         BackendUnavailable    the server does not answer; nothing changed
+        LoginRefused          the server refused the user, the password or the database; nothing changed
         CallRefused           the server refused the call, for example because of a missing right or a damaged key;
                               import this subclass of BackendError from `delayq.core.errors`
         BackendFull           the server is at its memory limit; nothing changed (only operations that write)
