@@ -58,8 +58,9 @@ UNREACHABLE: Final = "the backend cannot be reached"
 class UnderWay(msgspec.Struct, frozen=True):
     """A trip that awaits its reply.
 
-    `trip`: the object that the consumer returned. `finished`: the jobs that the trip settles. `limit`: maximum number
-    of jobs that the trip fetches. `sent_at`: time at which the trip was sent.
+    `trip`: the object that the consumer returned. `finished`: the jobs that the trip settles. `limit`: number of jobs
+    that the trip asks for; the trip may bring more if it reads several queues. `sent_at`: time at which the trip was
+    sent.
     """
 
     trip: Any
@@ -169,8 +170,8 @@ class Child:
         self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning(
-                "%d finished jobs were not settled, because their queues refused the call; the supervisor tries to "
-                "acknowledge those that have nothing to store, and to redeliver the others",
+                "%d finished jobs were not settled, because Redis refused the calls for their queues; the supervisor "
+                "tries to acknowledge the jobs without anything to store; the others run again",
                 refused,
             )
 
@@ -203,7 +204,7 @@ class Child:
         self.hand_back(self._in_flight.take_late())
 
     def complete(self) -> None:
-        """Wait for the reply of the trip under way, if there is one: free settled jobs, and add new ones.
+        """If a trip is under way, wait for its reply, free the slots of settled jobs, and add new jobs.
 
         The main thread and the watchdog both call this method. A lock lets only one of them complete the trip under
         way. The trip of `settle` needs no lock, because only the caller of `settle` knows that trip.
@@ -274,7 +275,7 @@ class Child:
             raise
         self._free_settled(under_way.finished, answers)
         self._add(taken, under_way.sent_at)
-        if under_way.limit:  # if a queue was read, the trip has also read the switches
+        if under_way.limit:  # then the trip may have read the switches
             self._slots.set_restart(self._consumer.switches().restart_ms)
 
     def _add(self, taken: Sequence[Any], sent_at: float) -> None:
@@ -290,8 +291,8 @@ class Child:
             return
         sent_at = self._clock()
         try:
-            # Look for records first, and then for jobs. A relay stores a follow-up job before it deletes the record, so
-            # a child that finds neither has not missed a follow-up job.
+            # Look for outbox records first, and then for jobs. A relay stores a follow-up job before it deletes the
+            # outbox record, so a child that finds neither has not missed a follow-up job.
             has_follow_ups = self._awaits_follow_ups and self._consumer.has_follow_ups()
             taken = self._consumer.wait(self._idle_wait)
         except BackendError:

@@ -28,19 +28,20 @@ from delayq.worker.shared_memory import CAPACITY, SlotState, SlotTable, Stop
 PREFETCH_SECONDS: Final = 0.02
 """How much work a child fetches in advance for each thread, in seconds.
 
-20 ms of work is enough to hide a round trip, and so little that other workers still find jobs. One fetch brings at most
-half this amount, or one job per thread if that is more, and never more than MAX_BATCH jobs.
+20 ms of work is enough to hide a round trip, and so little that other workers still find jobs. One fetch asks for at
+most half this amount, or for one job per thread if that is more, and never for more than MAX_BATCH jobs. A fetch that
+reads several queues may bring more.
 """
 
 MAX_BATCH: Final = 250
-"""Maximum number of jobs in one fetch."""
+"""Maximum number of jobs that one fetch asks for."""
 
 RETRY_PAUSE: Final = 1.0
 """Seconds until refused settlements are sent again."""
 
 
 class JobInFlight(msgspec.Struct, gc=False, eq=False):
-    """A job that was delivered to this child, in its slot.
+    """A job that was delivered to this child, and that has a slot.
 
     `read_at`: when the last read that delivered the job was sent. `added_at`: when the job got its slot. `started_at`:
     when the job started. These times come from the clock of InFlight. `limit`: how many seconds the job may run.

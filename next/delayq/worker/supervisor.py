@@ -32,10 +32,10 @@ extended.
 """
 
 LONGEST_STEP: Final = 2.0
-"""Longest time that a step takes while the backend does not answer, in seconds.
+"""Longest time in seconds that a step normally takes while the backend does not answer.
 
-If a step takes more than SUSPENDED_AFTER longer than this, the worker was suspended during the step, or a name server
-did not answer. The supervisor cannot tell these cases apart, so it extends the time limits in both.
+If a step takes more than LONGEST_STEP + SUSPENDED_AFTER, the worker was suspended during the step, or a name server did
+not answer. The supervisor cannot tell these cases apart, so it extends the time limits in both.
 """
 
 

@@ -29,9 +29,9 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
 
     Raises UnsafeSetup if the server evicts keys, unless `options.allows_eviction` is True. Raises BackendUnavailable or
     OutcomeUnknown if the server has not answered after `options.start_timeout` (None = wait without end),
-    BackendUnavailable if the embedded server does not start, and ConfigError if the url cannot be used. All of these
-    errors are raised before the first child is forked. Also raises ConfigError if encryption keys are set, but the
-    package cryptography is not installed.
+    BackendUnavailable if the embedded server does not start, LoginRefused if Redis refuses the login, and ConfigError
+    if the url cannot be used. All of these errors are raised before the first child is forked. Also raises ConfigError
+    if encryption keys are set, but the package cryptography is not installed.
     """
     if defaults.key_ring is not None:
         _ = defaults.key_ring.fernet

@@ -76,8 +76,9 @@ end
 -- 3. Repair the group if it is missing, or if its last-delivered id was moved backwards. In both cases, a worker may be
 -- running the job of any entry. So the group is set to the end of the stream, and Redis does not deliver old entries
 -- again. But some of these entries may never have been processed. The field `anew` has the last id of the stream at
--- this time. `outside_acks` finds the entries up to this id that are not pending for a worker, and the caller appends
--- their jobs again. If the group was missing, its pending list is lost too, so a running job may then run twice.
+-- this time. `outside_acks` finds the entries up to this id that are not pending for a worker, and the janitor then
+-- appends their jobs again with `hand_back`. If the group was missing, its pending list is lost too, so a running job
+-- may then run twice.
 
 local function last_made()
   local info = redis.call('XINFO', 'STREAM', stream)

@@ -4,9 +4,9 @@ To settle a job is to report the outcome of its attempt. One request, called a t
 read of new jobs.
 
 Each trip that reads a queue also reads the operators' pause and restart switches in the same request. Each wait reads
-the switches at its end, unless a signal interrupts the wait, or a job arrives on a Redis Cluster. A paused queue is not
-read. If the new switches show that the queue of a new job is paused, the job is handed back: it returns to its queue at
-no cost.
+the switches at its end, unless a signal interrupts the wait, or a wait on a Redis Cluster returns a job. A paused queue
+is not read. If the new switches show that the queue of a new job is paused, the job is handed back: it returns to its
+queue at no cost.
 
 If a queue refuses a call, for example because a key was damaged, the queue rests, which means that it is not used for a
 second. Other queues are not affected.
@@ -52,13 +52,13 @@ OFTEN_FOR: Final = 10.0
 then every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
-"""On a Redis Cluster, a wait that begins less than this many seconds after the last read of the previous wait begins
-with a pause, because the queues have just been read."""
+"""If a wait on a Redis Cluster begins less than this many seconds after the last read of the previous wait, it pauses
+before its first read, because the queues have just been read."""
 
 RELAY_TIME_MS: Final = 15_000
-"""A child waits for the follow-up job of a record of the outbox only while the record is younger, in ms. A relay needs
-some milliseconds for a record, or about 10 s if another relay has died. An older record waits for something else, such
-as a unique key, or no relay serves the queue."""
+"""A child waits for the follow-up job of an outbox record only while the record is younger than this, in ms. A relay
+needs some milliseconds for a record, or about 10 s if another relay has died. An older record waits for something else,
+such as a unique key, or no relay serves the queue."""
 
 NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again later")
 
@@ -69,7 +69,8 @@ class Trip(msgspec.Struct, frozen=True):
     If jobs are wanted but all queues are paused or rest, only the switches are read, at most once in 2 s.
 
     `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
-    no queue. `lower`: the queues with a lower priority. `limit`: maximum number of new jobs.
+    no queue. `lower`: the queues with a lower priority. `limit`: number of new jobs that are
+    wanted; `_take_lower` may bring more.
     """
 
     started: Started[Any]
@@ -83,8 +84,9 @@ class Trip(msgspec.Struct, frozen=True):
 class RedisConsumer:
     """Implements the protocol Consumer with Redis.
 
-    `queues`: the shards of all queues. `name`: the consumer name in Redis. `order`: sorts the queues by their priority
-    for the next read; the shards of one queue take turns. `forced`: ignore maintenance, but no other pause.
+    `queues`: the shards of all queues. A shard is a part of a queue with its own keys; most queues have one. `name`:
+    the consumer name in Redis. `order`: sorts the queues by their priority for the next read; the shards of one queue
+    take turns. `forced`: ignore maintenance, but no other pause.
     """
 
     def __init__(
@@ -194,8 +196,9 @@ class RedisConsumer:
         taken: list[Delivery] = []
         if trip.reading:
             self._keep_state(read[1:])
-            # A later error must not hide the answers to the settlements, nor jobs that were read before it. Jobs that a
-            # lost reply delivered are found at the next renewal of leases, when the supervisor asks for a replay.
+            # A later error must not hide the answers to the settlements, nor jobs that were read before it. If the
+            # reply to a later read is lost, its jobs are found at the next renewal of leases, when the supervisor asks
+            # for a replay.
             with suppress(BackendError):
                 taken += self._taken([trip.reading], read[:1])
                 if trip.lower:
@@ -362,8 +365,8 @@ class RedisConsumer:
     def _create_if_missing(self, queue: str, outcome: list[Delivery] | BackendError) -> list[Delivery] | BackendError:
         """Return the outcome of a read. If the queue has no consumer group, create the group first.
 
-        The outcome is then an empty list, or the error of the creation. The group is missing if the server refused
-        writes when the worker started. Without a mover, no other process creates the group.
+        The outcome is then an empty list, or the error of the creation. The group may be missing because the server
+        refused writes when the worker started, because it lost its data, or because the queue was removed.
         """
         if not (isinstance(outcome, CallRefused) and "NOGROUP" in outcome.message):
             return outcome
