@@ -7,6 +7,7 @@ def flush(event: WorkerStopping) -> None: ...
 import inspect
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from delayq.core.display import shown
@@ -35,7 +36,7 @@ def listener(kind: type[E]) -> Callable[[Callable[[E], R]], Callable[[E], R]]:
     check_event_class(kind)
 
     def register(function: Callable[[E], R]) -> Callable[[E], R]:
-        name = repr(_name_of(function))
+        name = repr(name_of_listener(function))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidInput(
                 f"The listener {name} is a generator function, so calling it would not run its code.",
@@ -76,15 +77,15 @@ def emit(event: object) -> bool:
             if answer is False:
                 is_fine = False
         except (Exception, SystemExit):
-            logger.exception("the listener %s of %s failed", _name_of(function), type(event).__name__)
+            logger.exception("the listener %s of %s failed", name_of_listener(function), type(event).__name__)
             is_fine = False
     return is_fine
 
 
-def _name_of(function: Callable[..., object]) -> str:
+def name_of_listener(function: Callable[..., object]) -> str:
     """Return the name of a function, also inside a partial. For another object, return the name of its class."""
-    inner = getattr(function, "func", function)
-    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    inner: Any = function.func if isinstance(function, partial) else function
+    named = inner if isinstance(getattr(inner, "__qualname__", None), str) else type(inner)
     return f"{named.__module__}.{named.__qualname__}"
 
 

@@ -6,14 +6,13 @@ def send_mail(event: OrderPlaced) -> None: ...
 emit(OrderPlaced(order_id=42))                           stores a job, which a worker runs
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, Unpack
 
 from delayq.core.display import shown
 from delayq.core.errors import InvalidInput
 from delayq.core.events import JobDispatched, JobEnded, JobStarted, WorkerLooping
-from delayq.core.listeners import check_event_class, listener, listeners
+from delayq.core.listeners import check_event_class, listener, listeners, name_of_listener
 from delayq.core.names import check_job_name
 from delayq.jobs.function import JobFunction
 from delayq.jobs.handlers import FunctionHandler, origin_of
@@ -67,10 +66,11 @@ def queued_listener(
         registry.add(handler)
         made: JobFunction[..., R] = JobFunction(function, handler)
 
-        @functools.wraps(function)  # so that the log line of an error names the function
         def dispatch(event: Any) -> object:
             return made.job(event).dispatch()
 
+        # The log line of an error has this name.
+        dispatch.__module__, _, dispatch.__qualname__ = name_of_listener(function).partition(".")
         _listen(kind, job_name, dispatch)
         return made
 

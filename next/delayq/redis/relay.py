@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from delayq.backends.values import Relayed
-from delayq.core.errors import BackendError, UnreadableEnvelope
+from delayq.core.errors import UnreadableEnvelope
 from delayq.core.follow_up import follow_ups, follow_ups_of_unreadable
 from delayq.core.options import Options
 from delayq.core.shards import queue_of
@@ -40,13 +40,7 @@ reservation of a worker that has just ended.
 
 
 WAIT_AFTER_ERROR: Final = 1.0
-"""Seconds until records with errors are tried again, for each page with such a record.
-
-So a relay tries at most one page of them a second, however many there are.
-"""
-
-LONGEST_WAIT_AFTER_ERROR: Final = 60.0
-"""Upper limit of this time, in seconds."""
+"""Seconds until a record is tried again after an error."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -56,16 +50,11 @@ class Waiting(msgspec.Struct, frozen=True):
     * `again_at`: after this time (by the clock of the relay), the outbox is read from its start again, to try all
       waiting records again.
     * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
-    * `error`: the first error since the outbox was last read from its start, unless this error was raised already;
-      None = no such error. It is raised when no later record is left to read.
-    * `pages_with_errors`: number of pages with an error since all records were last tried.
     """
 
     last: str
     again_at: float
     is_more: bool
-    error: BackendError | None = None
-    pages_with_errors: int = 0
 
 
 def time_of_record(entry: str) -> int:
@@ -103,8 +92,8 @@ class OutboxRelay:
     async def relay(self, queue: str) -> Relayed:
         """Relay one page of the records of a queue: new records, or all records if waiting records must be tried again.
 
-        A waiting record does not delay the other records. A record with an error waits too. The call that reads the
-        last page raises the first error.
+        A waiting record does not delay the other records. A record with an error waits too. After the other records of
+        its page, the first error of the page is raised. The next call goes on with the next page.
         """
         waiting = self._waiting.pop(queue, None)
         goes_on = waiting is not None and (waiting.is_more or self._clock() < waiting.again_at)
@@ -126,12 +115,11 @@ class OutboxRelay:
             await self._executor.run(calls.release_outbox(self._keys, queue))
         if left is not None:
             self._waiting[queue] = left
+        for step in steps:
+            if step.error is not None:
+                raise step.error
         if page.is_more:
             return Relayed(relayed, 0.0)
-        if left is not None and left.error is not None:
-            pause = min(WAIT_AFTER_ERROR * left.pages_with_errors, LONGEST_WAIT_AFTER_ERROR)
-            self._waiting[queue] = Waiting(left.last, self._clock() + pause, is_more=False)
-            raise left.error
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
@@ -139,19 +127,11 @@ class OutboxRelay:
 
         A record with an error waits too. None = no record waits.
         """
-        waits = [step.again_in for step in steps if step.again_in is not None]
-        errors = [step.error for step in steps if step.error is not None]
-        if errors:
-            waits.append(WAIT_AFTER_ERROR)
-        times = [self._clock() + wait for wait in waits]
-        pages = int(bool(errors))
+        waits = [WAIT_AFTER_ERROR if step.error is not None else step.again_in for step in steps]
+        times = [self._clock() + wait for wait in waits if wait is not None]
         if before is not None:
             times.append(before.again_at)
-            pages += before.pages_with_errors
-            errors = [before.error, *errors] if before.error is not None else errors
-        if not times:
-            return None
-        return Waiting(steps[-1].entry, min(times), is_more, errors[0] if errors else None, pages)
+        return Waiting(steps[-1].entry, min(times), is_more) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
         """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""
