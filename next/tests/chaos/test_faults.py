@@ -163,6 +163,7 @@ def test_no_job_is_lost_or_early_whatever_stops(fault: Callable[[Run, Server], N
         server.stop()
     starts = run.starts()
     assert sorted(starts) == list(range(JOBS))
+    assert run.ends() == set(range(JOBS))
     assert [n for n, due in enumerate(dues) if min(starts[n]) * 1000 < due] == []
     assert max(len(times) for times in starts.values()) <= 4
     twice = sum(len(times) > 1 for times in starts.values())

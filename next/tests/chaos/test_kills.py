@@ -44,6 +44,7 @@ log = os.open(os.environ["CHAOS_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def work(number: int) -> None:
     os.write(log, f"{number} {time.time()}\\n".encode())
     time.sleep(0.002 if number % 50 else 0.1)
+    os.write(log, f"end {number}\\n".encode())
 """
 
 
@@ -133,8 +134,13 @@ class Run:
         found: dict[int, list[float]] = defaultdict(list)
         for line in complete_lines(self.log):
             number, at = line.split()
-            found[int(number)].append(float(at))
+            if number != "end":
+                found[int(number)].append(float(at))
         return found
+
+    def ends(self) -> set[int]:
+        """Return the numbers of the jobs whose handlers ended."""
+        return {int(line.split()[1]) for line in complete_lines(self.log) if line.startswith("end ")}
 
     def stop(self) -> None:
         for worker in self.workers:
@@ -166,6 +172,7 @@ def test_no_job_is_lost_or_early_whatever_is_killed(seed: int, tmp_path: Path) -
             run.stop()
         starts = run.starts()
         assert sorted(starts) == list(range(JOBS))
+        assert run.ends() == set(range(JOBS))
         assert [n for n, due in enumerate(dues) if min(starts[n]) * 1000 < due] == []
         doubles = [times for times in starts.values() if len(times) > 1]
         for times in doubles:
@@ -195,7 +202,7 @@ def kill_all(client: DelayQ, run: Run, kill_at: list[float]) -> None:
     for number, at in enumerate(kill_at, start=1):
         time.sleep(max(started + at - time.monotonic(), 0))
         run.keep_workers()
-        if number % 40 == 0:
+        if number % 12 == 0:
             client.restart_workers()
             run.counts["restarts of all workers"] += 1
         elif number % 10 == 0:
