@@ -109,7 +109,7 @@ class CliSession:
     def client(self) -> DelayQ:
         """Return a client for existing data. Raises ConfigError, BackendUnavailable.
 
-        The embedded server is started if it has a data directory, and is not created otherwise.
+        The embedded server is started only if its data directory exists. Otherwise, BackendUnavailable is raised.
         """
         self.tell_waiting()
         if self.settings.uses_embedded:

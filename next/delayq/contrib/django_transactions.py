@@ -89,7 +89,7 @@ class _Jobs(Generic[W]):
                 self._send(collected)
         except CommittedUnsent as error:
             self._errors.append(error)
-            if not is_last:  # an own callback of the application may still prevent the last call
+            if not is_last:  # the last call never comes if a callback of the application fails first
                 logger.error("%s", error)
         if is_last and self._errors:
             errors, self._errors[:] = list(self._errors), []

@@ -42,7 +42,9 @@ class Snooze(JobSignal):
 
 
 class LimitReached(Snooze):
-    """Raised in place of a handler when a limit lets no further job run. The job runs again later, at no cost.
+    """Raised instead of a call of the handler, when a limit lets no further job run.
+
+    The job runs again later, at no cost.
 
     `limit` is the name of the limit. The first wait is 1 to 3 s, at random. Each further refusal in a row makes the
     wait 1.5 times as long, up to 15 s.
@@ -79,7 +81,10 @@ class JobInterrupted(BaseException):
 
 
 class JobTimedOut(JobInterrupted):
-    """Raised in a handler that runs longer than the timeout of its job. A timeout costs an attempt."""
+    """Raised in a handler that runs longer than the timeout of its job, or that still runs at the deadline of its job.
+
+    A timeout costs an attempt.
+    """
 
 
 class JobCancelled(JobInterrupted):

@@ -42,7 +42,10 @@ def declare(name: str, options: SendOptions) -> None:
 
 
 def declared_options(name: str) -> SendOptions:
-    """Return the options that a job of this name declares; without a declaration, all options are None."""
+    """Return the options that a job of this name declares.
+
+    A name such as `Mailer@send` falls back to the declaration of `Mailer`. Without a declaration, all options are None.
+    """
     return declarations.get(name) or declarations.get(name.partition("@")[0]) or _NOTHING
 
 

@@ -8,9 +8,10 @@ PATIENCE: Final = 1.0
 
 
 def takes_output(stream: TextIO, *, within: float) -> bool:
-    """Return False if a write to the stream would wait for a reader for more than `within` seconds.
+    """Wait up to `within` seconds until the stream accepts a write. Return False if it still does not.
 
-    If a pipe or terminal is ready for a write, it accepts at least 4 KiB. A stream that is not a file never waits.
+    A pipe or terminal that is ready for a write accepts at least 4 KiB. For a stream without a file descriptor, return
+    True at once.
     """
     try:
         descriptor = stream.fileno()

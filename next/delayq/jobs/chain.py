@@ -154,8 +154,9 @@ class PendingChain(AsMember):
             element._unsent.is_used = True
         if batches:
             raise InvalidInput(
-                "A member of the batch is a chain that contains a batch.",
-                hint="Make this batch part of the outer chain, or dispatch it in a job of the inner chain.",
+                "A chain that is a member of a batch cannot contain a batch.",
+                hint="Dispatch the inner batch in a job of this chain, or make both batches links of one chain: "
+                "chain(batch([…]), batch([…])).",
                 field="members",
             )
         before, maker.has_refusal = maker.has_refusal, False
@@ -264,7 +265,7 @@ def link_of_element(
         element._unsent.is_used = True
     if isinstance(element, PendingChain | list | tuple):
         raise InvalidInput(
-            f"A link of the chain is {shown(element)}.",
+            f"A link of a chain must be a job or a batch, not {shown(element)}.",
             hint="Give each job as an argument: chain(A(), B()).",
             field="chain",
         )

@@ -23,8 +23,9 @@ def run_job(job: Sendable | str, data: Any = None, *, attempts: int = 0, **said:
     The returned Ran has the `outcome` (Done, RunAgain or GiveUp), the `result` of the handler, and the `error` of the
     handler. An error of the handler is not raised. For a `Fail` with an exception, `error` is the inner exception. The
     middleware runs, but limits are not checked. The timeout does not interrupt the handler. If the job fails, the hook
-    `failed` is called. If `prepare_for_dispatch` returns False, the job is not run. Raises InvalidInput for options
-    that cannot be used, and for an async handler in a running event loop: in this case, use `await arun_job(…)`.
+    `failed` is called. If `prepare_for_dispatch` returns False, the job is not run, and the outcome is Done. Raises
+    InvalidInput for options that cannot be used, and for an async handler in a running event loop: in this case, use
+    `await arun_job(…)`.
 
         ran = run_job(CloseOrder(order_id=42), attempts=2)
         assert isinstance(ran.outcome, GiveUp)
@@ -43,7 +44,9 @@ def _prepared(job: Sendable | str, data: Any, attempts: int, said: Said) -> tupl
     """Return the envelope of a job, or None if `prepare_for_dispatch` returned False, and the default policy."""
     if not isinstance(job, str) and data is not None:
         raise InvalidInput(
-            "data= is given, but the job has a payload already.", hint="Leave out data=, or name the job.", field="data"
+            "data= is given, but the job has a payload already.",
+            hint="Leave out data=, or pass the name of the job instead of the job.",
+            field="data",
         )
     check_whole_number("attempts", attempts, least=0)
     manager = current_manager()

@@ -33,9 +33,9 @@ def when_reachable(
 ) -> T:
     """Repeat a call until Redis answers, and return the result of the call. Log the outage meanwhile.
 
-    `retry_timeout`: after this many seconds, the call is made once more, and then BackendUnavailable or OutcomeUnknown
-    is raised; 0 = make the call only once; None = wait without end. `waits_for_login`: True = also wait
-    while Redis refuses the login, as a process of a running worker does; False = raise LoginRefused at once.
+    `retry_timeout`: if the call still fails after this many seconds, its error (BackendUnavailable or OutcomeUnknown)
+    is raised; 0 = make the call only once; None = wait without end. `waits_for_login`: True = also wait while Redis
+    refuses the login, as a process of a running worker does; False = raise LoginRefused at once.
     `is_ending`: when it returns True, a pause ends early, and the next error of the call is raised.
     """
     retried: tuple[type[Exception], ...] = (BackendUnavailable, OutcomeUnknown)

@@ -1,8 +1,8 @@
 """Kills children whose jobs do not end after a timeout or a cancel. This runs in the supervisor.
 
-When the time limit of a job ends, or after a cancel, the watchdog of the child interrupts the handler once. A job that
-still runs after a further `timeout_grace` (a setting, 2 s by default) is overdue. The supervisor then takes these
-steps:
+When the time limit of a job ends, or after a cancel, the watchdog of the child interrupts the handler once, unless the
+handler runs in one of several threads. A job that still runs after a further `timeout_grace` (a setting, 2 s by
+default) is overdue. The supervisor then takes these steps:
 
     child with one thread        KILL at once
     child with several threads   if jobs run that are not overdue, order the child to take no more jobs; KILL when only

@@ -51,8 +51,8 @@
 -- second call with `cancel` makes the duty `cancel` due again. If `allow` is 0, the first failure cancels the batch
 -- too, but does not seal the batch. A batch finishes as soon as it is sealed and has no pending member, and stays
 -- finished, even if a failed member succeeds later. Each call for a finished batch sets the time to live of all keys of
--- the batch. After a repeated call, the keys are the same, but the answer for a row is 0 if the first call has already
--- made the change.
+-- the batch. After a repeated call, the keys are the same. The answer for a row is 0 if the first call has already made
+-- the change. With the word `next`, however, the repeated call gives the same answer as the first one.
 
 -- include: may_write
 -- include: column
@@ -138,8 +138,9 @@ function handlers.sent(id)
   return true
 end
 
--- A chain that this function has stopped stays stopped if the call is repeated. If a failed member of a cancelled batch
--- sends the word `next`, its failed job was retried and has succeeded, so its chain goes on.
+-- A chain that this function has stopped stays stopped if the call is repeated. If a row with the word
+-- `next` names a failed member of a cancelled batch, the failed job of this member was retried and has succeeded, so
+-- the chain goes on.
 function handlers.next(id, job)
   if cancelled_ms then
     handlers.skipped(id)

@@ -31,9 +31,10 @@ local after = group and '(' .. group['last-delivered-id']
 local first_ready = after and redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
 
 -- `ready` is the stream length minus the pending entries. The field `lag` of the group is not used, because Redis
--- returns nil for it after an entry was deleted. Until the janitor settles it, a job that a plain consumer has
--- acknowledged counts as ready if there are ready entries, and otherwise is not counted. Without the group, all jobs in
--- the stream count as reserved. Deleted entries may still be pending, so `reserved` is limited to the stream length.
+-- returns nil for it after an entry was deleted. A job that a plain consumer has acknowledged stays in the stream until
+-- the janitor settles the job. Until then, the job counts as ready if the stream has ready entries, and otherwise is
+-- not counted. Without the group, all jobs in the stream count as reserved. Deleted entries may still be pending, so
+-- `reserved` is limited to the stream length.
 local reserved = group and math.min(held, group['pending']) or held
 local ready = first_ready and math.max(0, held - reserved) or 0
 

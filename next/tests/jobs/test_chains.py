@@ -63,10 +63,10 @@ def step(**said: object) -> Sendable:
     ("make", "field", "words"),
     [
         (chain, "chain", "has no jobs"),
-        (lambda: chain([Step()]), "chain", "A link of the chain is"),  # type: ignore[arg-type]
+        (lambda: chain([Step()]), "chain", "A link of a chain must be a job or a batch, not "),  # type: ignore[arg-type]
         (lambda: chain(Step()).on_queue("bad queue"), "queue", "'bad queue'"),
         (lambda: chain("step"), "jobs", "The job in link 1 is 'step', which is not a job"),  # type: ignore[arg-type]
-        (lambda: chain(chain(Step())), "chain", "A link of the chain is"),  # type: ignore[arg-type]
+        (lambda: chain(chain(Step())), "chain", "A link of a chain must be a job or a batch, not "),  # type: ignore[arg-type]
         (lambda: chain(step(id="mine")), "id", "has the id 'mine'"),
         (lambda: chain(step(delay=None, at="2030-01-01T00:00:00Z")), "at", "has the due time"),
         (lambda: chain(step(on_conflict="replace")), "on_conflict", "on_conflict='replace'"),
@@ -86,7 +86,11 @@ def step(**said: object) -> Sendable:
         (lambda: batch([Step(), step(connection="other")]), "connection", "belongs to the connection 'other'"),
         (lambda: batch([step(unique="key")]), "unique", "has a unique key"),
         (lambda: batch([batch([Step()])]), "members", "A member of the batch is a batch"),  # type: ignore[list-item]
-        (lambda: batch([chain(Step(), batch([Step()]))]), "members", "a chain that contains a batch"),
+        (
+            lambda: batch([chain(Step(), batch([Step()]))]),
+            "members",
+            "A chain that is a member of a batch cannot contain",
+        ),
         (lambda: batch([Step()], id="x" * 201), "id", "not valid"),
         (lambda: batch(Step()), "members", "members is"),  # type: ignore[arg-type]
         (lambda: batch(None), "members", "members is None"),  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ _ANSWERS: Final[Mapping[type[DelayqError], Answer]] = {
     JobHasFailed: "failed",
     JobFinished: "finished",
 }
-"""The answers that are errors of `run_now` and `reschedule`."""
+"""Errors that `run_now` and `reschedule` raise, with the answer that each stands for."""
 
 UNKNOWN: Final = "The queue {queue} has no job {id}: the job was completed, cancelled or deleted, or never existed."
 CANCEL_HINTS: Final[Mapping[Answer, str]] = {
@@ -92,7 +92,8 @@ def schedule(
         typer.Option(
             "--deadline",
             metavar="DURATION|TIME",
-            help="Latest start. A job that starts later fails. A duration counts from the due time.",
+            help="Time after which the job is useless. A job that has not started by then fails, and a handler that "
+            "still runs is interrupted. A duration counts from the due time.",
         ),
     ] = None,
     tags: Annotated[
@@ -121,7 +122,7 @@ def schedule(
         ),
     ] = None,
     encrypted: Annotated[
-        bool, typer.Option("--encrypted", help="Encrypt the payload and the kept result with the first key.")
+        bool, typer.Option("--encrypted", help="Encrypt the payload and the kept result with the first encryption key.")
     ] = False,
     app: Annotated[
         str | None,
@@ -214,8 +215,8 @@ def run_now(
         bool,
         typer.Option(
             "--waiting-for-code",
-            help="Instead of one job, run all jobs that wait for a newer release, because a worker did not know their "
-            "name or a field of their payload. Without --queue, in all queues.",
+            help="Instead of one job, run all jobs that wait for a newer release. A job waits if a worker did not know "
+            "its name or a field of its payload. Without --queue, this applies to all queues.",
         ),
     ] = False,
     json: Json = False,
@@ -310,8 +311,8 @@ def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
 def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json: bool) -> Iterator[None]:
     """If the job is unknown, or its state does not allow the change, re-raise the error.
 
-    `as_json`: before this, print the answer as JSON. `queue`: the queue that the user named; if this queue is unknown
-    too, QueueNotFound is raised instead. `where`: the queue of the job.
+    `as_json`: print the answer as JSON before the error is raised again. `queue`: the queue that the user named; if
+    this queue is unknown too, QueueNotFound is raised instead. `where`: the queue of the job.
     """
     try:
         yield
@@ -331,7 +332,10 @@ def _refused(client: DelayQ, id: str, queue: str | None, where: str, *, as_json:
 def _sending(
     session: CliSession, app: str | None, name: str, payload: bytes | None, queue: str | None
 ) -> Iterator[tuple[Callable[..., JobRef], str]]:
-    """Yield the call that sends a job, and its queue. With --app, both belong to the application."""
+    """Yield the function that sends the job, and the queue of the job.
+
+    Without `queue`, a route or the settings choose the queue. With --app, the declared queue comes first.
+    """
     if app is not None:
         from delayq.cli.declared_jobs import queue_of_declared  # only --app needs the job API, which is slow to import
         from delayq.jobs.dispatch import dispatch

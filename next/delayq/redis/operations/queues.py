@@ -128,8 +128,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def workers(self) -> list[WorkerInfo]:
         """List the child processes of all live workers. A process that died stays on the list for up to 30 s.
 
-        If the node of a cluster that has a description does not answer, the process has only its name, and `error` in
-        `about` has the reason.
+        If the cluster node that stores the description of a process does not answer, the WorkerInfo of this process has
+        only the name, and the reason in `about["error"]`.
         """
         names = await self._session.executor.run(worker_registry.list_names(self._session.keys))
         calls = [worker_registry.read_worker(self._session.keys, name) for name in names]

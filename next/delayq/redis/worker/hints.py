@@ -42,7 +42,10 @@ LONGEST_CHECK: Final = 16.0
 """A subscription is checked by a PING after FIRST_CHECK seconds of silence. The pause doubles up to LONGEST_CHECK."""
 
 TRY_TIMEOUT: Final = 0.5
-"""How long a try to connect, and the reply to a PING, may take, in seconds. A waiting supervisor does nothing else."""
+"""How long a try to connect, and the reply to a PING, may take, in seconds.
+
+The time is short, because a supervisor does nothing else while it connects.
+"""
 
 
 class Hints:

@@ -36,7 +36,7 @@ def open_queues(
     resting: RestingQueues,
     clock: ServerClock,
 ) -> float:
-    """Create missing parts of the queues (stream, consumer group, settings), and set the clock.
+    """Create missing parts of the queues (stream, consumer group, settings), and set `clock` to server time.
 
     `consumer`: the name to register in each queue; '' for a supervisor. Returns the shortest lease of the queues, in
     seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable or
