@@ -47,9 +47,10 @@ class PresentJob(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, member: str, text: str) -> Self:
         """Return the present job of a member. `text`: the text of the member in `pending`; see batch_note.lua."""
-        queue, _, *job_id = text.split(" ", 2)
-        present = job_id[0] if job_id else member
-        return cls(member, queue, present, present == member, bool(job_id))
+        queue, *others = text.split(" ", 2)
+        was_sent = len(others) == 2
+        present = others[1] if was_sent else member
+        return cls(member, queue, present, present == member, was_sent)
 
 
 class BatchCancel:

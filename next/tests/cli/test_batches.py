@@ -268,3 +268,9 @@ def test_a_damaged_number_does_not_stop_the_list(run: Run, client: DelayQ, serve
     server.hset("delayq:{batch:b1}:plan", field, "many")
     assert {line["id"] for line in lines(run, "list")} == {"b1", "b2"}
     assert run("batch", "show", "b1").exit_code == 0
+
+
+def test_a_damaged_member_does_not_stop_the_command(run: Run, client: DelayQ, server: redis.Redis) -> None:
+    send("b1")
+    server.hset("delayq:{batch:b1}:pending", b"\xff", "x")
+    assert run("batch", "show", "b1").exit_code == 0
