@@ -75,7 +75,8 @@ def test_a_worker_leaves_when_the_number_changes(client: DelayQ, start: Start, t
     worker = start()
     client.schedule("note", id="first", queue="orders")
     wait_until(lambda: len(lines(tmp_path / "log")) == 1)
-    wait_until(lambda: client.queue_set("orders", shards=3).shards == 3)
+    wait_until(lambda: client.get("first", queue="orders") is None)  # else the queue is in use
+    assert client.queue_set("orders", shards=3).shards == 3
     assert worker.wait(timeout=30) == 0
     assert (
         "the worker restarts: the number of shards of queue orders is now 3 instead of 8"
