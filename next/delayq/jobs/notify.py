@@ -23,8 +23,8 @@ def notify(recipients: Any, notification: Notification, **said: Unpack[Said]) ->
     iterator means several recipients. The keywords are options of all these jobs, and override the options of the class
     and of its channels; see `Job.dispatch`. All jobs are checked before the first one is sent.
 
-    Raises InvalidInput for an unknown channel, for a channel without the method `to_<channel>`, and for `id` if there
-    are several jobs. Raises the errors of `dispatch_many`.
+    Raises InvalidInput for an unknown channel, for a channel for which the notification has no method
+    `to_<channel>`, and for `id` if there are several jobs. Raises the errors of `dispatch_many`.
 
         notify(customer, OrderShipped(order_id=42))
         notify([ann, bob], OrderShipped(order_id=42), delay="15m")

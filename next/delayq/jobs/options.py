@@ -88,9 +88,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     `timeout_ms` and `retention_ms` are milliseconds. `delay`, `deadline` and `retry_until` are kept as they were given.
 
     * A worker applies `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` when it runs
-      the job. So if a new release declares other values, these values also apply to jobs that were sent before. Without
-      a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit), exponential backoff from
-      5 s, a timeout of 60 s (0 = none), retention 0.
+      the job. So if a new release of the application declares other values, these values also apply to jobs that were
+      sent before. Without a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit),
+      exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
     * `after_commit`: a dispatch sends the job after the commit of a database transaction; see `within`.
     * `on_missing` applies when a worker loads a model that does not exist. The default is "fail".

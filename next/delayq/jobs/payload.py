@@ -1,6 +1,6 @@
 """Conversion of the fields of a job to JSON and back, by their annotations.
 
-A dispatch reads the JSON that it has written back, and raises InvalidInput if a value differs from the original. So a
+A dispatch decodes its own JSON again, and raises InvalidInput if a value differs from the original. So a
 worker always gets equal values. This check is skipped for a value of a plain type, such as int, if the field has
 exactly this type.
 """

@@ -3,10 +3,10 @@
 1. Count the jobs in all old and new shards. If a shard has a job or a record in its outbox, refuse the change.
 2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because no client has this
    number. A shard that received a job after step 1 refuses this number.
-3. Count again, and copy the pause of the queue to the other shards. If a job arrived after step 1, store the old number
-   in all shards again, and refuse the change.
+3. Count again, and copy the pause of the first shard to the other shards. If a job arrived after step 1, store the old
+   number in all shards again, and refuse the change.
 4. Store the new number in all shards, beginning with the first shard, because clients read the number there. So no
-   shard accepts jobs by a number that clients cannot read yet.
+   shard accepts jobs by the new number before all clients can read it.
 
 If a change is interrupted, no job is lost. Producers wait up to 5 s for the end of the change, and then raise
 BackendUnavailable. To complete the change, make the same change again. A lock lets only one client at a time change
@@ -103,7 +103,7 @@ async def _locked(session: Session, queue: str) -> AsyncIterator[None]:
     if owner != token:
         raise QueueInUse(
             f"The number of shards of the queue {queue!r} is being changed by another command.",
-            hint=f"Try again in {LOCK_MS // 1000} s at the latest.",
+            hint=f"Try again when that command has ended, or {LOCK_MS // 1000} s after it crashed.",
         )
     until = time.monotonic() + LOCK_MS / 1000
     try:

@@ -10,7 +10,7 @@ from delayq.settings.types import Driver, Prefix, QueueName, Url
 
 
 class ConnectionSettings(BaseModel):
-    """One table [connections.NAME]. An omitted url, prefix or queue is taken from the other settings.
+    """One table [connections.NAME]. An omitted url, prefix or queue is taken from the settings outside the tables.
 
     `after_commit`: the jobs of this connection wait for the commit of a database transaction.
     """

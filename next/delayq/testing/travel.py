@@ -158,7 +158,7 @@ class _Place:
         self._attempts = TravelledAttempts(executor, keys, options, now_ms)
 
     def step(self, done: list[Attempted]) -> bool:
-        """Make due jobs ready, run the first ready job of each queue, and send the jobs that follow.
+        """Make due jobs ready, run some ready jobs (see `run_ready`), and send the jobs that follow.
 
         Add the attempts to `done`. Return True if jobs were run or sent, or if more jobs can be sent at once.
         """

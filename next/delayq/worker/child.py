@@ -284,7 +284,10 @@ class Child:
             self._in_flight.add(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
-        """Block until a job comes or `idle_wait` is over. Only an idle child calls this."""
+        """Block until a job comes or `idle_wait` is over, or, if no job may be fetched, for BUSY_WAIT.
+
+        Only an idle child calls this.
+        """
         self._slots.set_restart(self._consumer.switches().restart_ms)
         if not self._room():
             self._runner.wait(BUSY_WAIT)

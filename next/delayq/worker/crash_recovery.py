@@ -4,7 +4,7 @@ A slot shows the state of one job, in the memory that child and supervisor share
 delivered to the child and are not settled. The table shows what happens to each of these jobs. A recovery is a
 redelivery after a worker died; a job with too many recoveries fails. To hand back a job is to return it to its queue,
 which costs nothing. A finished job counts as running here if its result, retry or failure is not stored yet.
-A kill is one by the supervisor: a child that the kernel killed has ended without a kill.
+"Kill" means a kill by the supervisor. A child that the kernel killed has ended without a kill.
 
     finished, and only has to be acknowledged         acknowledged
     not started, or without a slot                    handed back

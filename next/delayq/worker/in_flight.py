@@ -158,7 +158,7 @@ class InFlight:
         """Return the running jobs that must be interrupted, each with the error to raise in its handler.
 
         Each job is returned at most once: after a cancel, after its time limit, or shortly before the grace period
-        ends. With `may_time_out=False`, jobs that exceeded their limit wait for a later call.
+        ends. With `may_time_out=False`, time limits are not checked.
         """
         if not self._running:
             return []

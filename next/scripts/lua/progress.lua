@@ -6,7 +6,7 @@
 -- KEYS   progress    hash    id -> last progress report, JSON
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
--- ARGV*  reports     {id entry report}   report: a JSON object with members, without its closing brace
+-- ARGV*  reports     {id entry report}   report: a JSON object with at least one member, without its closing brace
 --
 -- RETURNS  A list with a number for each row:
 --            1  stored

@@ -92,8 +92,8 @@ end
 local group = find_group(stream)
 local regrouped = 0
 if not group or (delivered and padded(group['last-delivered-id']) < padded(delivered)) then
-  -- If somebody recreated the stream by hand, its last id may be below `delivered`. XSETID then makes Redis continue
-  -- above `delivered`, so that `delivered` never goes down.
+  -- If somebody recreated the stream by hand, its last id may be below `delivered`. XSETID then makes Redis give
+  -- new entries ids above `delivered`, so that `delivered` never goes down.
   if delivered and padded(last_made()) < padded(delivered) then
     local next_ms = tonumber(string.match(delivered, '%d+')) + 1
     redis.call('XSETID', stream, string.format('%.0f-0', next_ms))

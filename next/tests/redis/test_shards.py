@@ -236,7 +236,7 @@ def test_only_one_command_at_a_time_changes_the_number(
 
     monkeypatch.setattr(change_shards, "_give", give_beside)
     assert client.queue_set("orders", shards=8).shards == 8
-    assert refused == ["Try again in 30 s at the latest."]
+    assert refused == ["Try again when that command has ended, or 30 s after it crashed."]
     assert not server.exists("delayq:{orders}:once:shards")
     server.set("delayq:{orders}:once:shards", "of a command that crashed", px=50)
     wait_until(lambda: not server.exists("delayq:{orders}:once:shards"))

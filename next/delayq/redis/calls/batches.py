@@ -216,7 +216,7 @@ _FIELDS: Final = ("created_ms", "total", "allow", "cancelled_ms", "finished_ms",
 def _read_opened(reply: list[bytes]) -> Opened:
     answer, total, cancelled_ms, *pending = reply
     return Opened(
-        answer.decode(),  # type: ignore[arg-type]  # the manual lists the answers
+        answer.decode(),  # type: ignore[arg-type]  # batch_open.lua lists the answers
         number(total) or 0,
         number(cancelled_ms),
         [word != b"0" for word in pending],

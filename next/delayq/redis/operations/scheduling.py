@@ -168,7 +168,8 @@ class SchedulingOperations(OperationsBase[RefT]):
     async def prepare_many(self, specs: Iterable[JobSpec], *, spread: Duration | None = None) -> list[NewJob]:
         """Check jobs and write their envelopes, so that `send_prepared` can send them later; see `schedule_many`.
 
-        Delays count from the time when the jobs are sent, but a `deadline` and `retry_until` from now.
+        Delays count from the time when the jobs are sent, but a `deadline` and `retry_until` from the due time that is
+        computed now.
         """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
         now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))

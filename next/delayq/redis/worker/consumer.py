@@ -86,7 +86,7 @@ class RedisConsumer:
 
     `queues`: the shards of all queues. A shard is a part of a queue with its own keys; most queues have one. `name`:
     the consumer name in Redis. `order`: sorts the queues by their priority for the next read; the shards of one queue
-    take turns. `forced`: ignore maintenance, but no other pause.
+    take turns. `forced`: ignore a pause for maintenance, but no other pause.
     """
 
     def __init__(
