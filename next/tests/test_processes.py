@@ -294,8 +294,7 @@ def test_a_changed_password_is_logged_once_and_the_worker_works_when_it_is_chang
         server.config_set("requirepass", "")
     errors = [line for line in lines(told) if " ERROR " in line]
     refusals = [line for line in errors if "refused the login" in line]
-    # One of each process: supervisor, child, sidecar. Under load, a second loop of a process may add a line.
-    assert 1 <= len(refusals) <= 6
+    assert 1 <= len(refusals) <= 3  # one of each process: supervisor, child, sidecar
     assert len(errors) - len(refusals) <= 1  # the lost connection of the waiting child
     client.schedule("stamp", {"path": str(log)}, queue="q")
     wait_until(lambda: len(lines(log)) == 2)
