@@ -26,6 +26,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from delayq.core.errors import BackendError
+
 MAX_ENTRY_BYTES: Final = 41
 """Maximum length of an entry id, in bytes.
 
@@ -211,11 +213,13 @@ class Relayed(msgspec.Struct, frozen=True, gc=False):
 
     `relayed`: number of ended jobs that were handled. `again_in`: seconds until the next call. 0.0 = more ended jobs
     can be handled at once. A larger number = ended jobs have to wait, for example because the next job needs a unique
-    key that is taken. None = no ended job is left.
+    key that is taken. None = no ended job is left. `error`: the first error of a follow-up job that could not be sent;
+    None = no error. Jobs after an error were handled too.
     """
 
     relayed: int
     again_in: float | None = None
+    error: BackendError | None = None
 
 
 class Switches(msgspec.Struct, frozen=True, gc=False):

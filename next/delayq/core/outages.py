@@ -19,15 +19,19 @@ password."""
 class Outages:
     """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed".
 
+    Several parts of a process can share one object, so that an error which all of them meet is logged once. Such a part
+    gives itself as `source`. The error has ended when all parts that met it have said so.
+
     Refused logins are logged once, whatever fails because of them, and not again every 5 s.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, int]] = {}
+        self._sources: dict[str, set[object]] = {}
         self._refused: set[str] = set()
 
-    def tell(self, what: str, error: Exception, *, plan: str = "") -> None:
+    def tell(self, what: str, error: Exception, *, plan: str = "", source: object = None) -> None:
         """Log `what`, `plan` and the text of `error`, unless `what` was logged less than 5 s ago.
 
         `plan`: the next step of the process, such as "; next try in 1 s".
@@ -39,6 +43,7 @@ class Outages:
             self._refused.add(what)
             return
         now = self._clock()
+        self._sources.setdefault(what, set()).add(source)
         told_at, count = self._since.get(what, (0.0, 0))
         count += 1
         if told_at and now - told_at < EVERY:
@@ -54,10 +59,14 @@ class Outages:
         """Return True if an error was logged and has not ended."""
         return what in self._since
 
-    def is_over(self, what: str) -> None:
-        """Log that an error has ended, if `what` was logged before."""
-        if self._since and self._since.pop(what, None) is not None:
-            logger.info("this error has ended: %s", what)
+    def is_over(self, what: str, *, source: object = None) -> None:
+        """Record that an error has ended for one source. Log its end if `what` was logged and has ended for all."""
+        sources = self._sources.get(what)
+        if sources is not None:
+            sources.discard(source)
+            if not sources:
+                del self._sources[what], self._since[what]
+                logger.info("this error has ended: %s", what)
         if self._refused:
             self._refused.discard(what)
             if not self._refused:

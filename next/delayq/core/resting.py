@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from delayq.core.errors import BackendError, CallRefused, NodeError
+from delayq.core.errors import BackendError, CallRefused, LoginRefused, NodeError
 from delayq.core.outages import Outages
 from delayq.core.shards import queue_of
 
@@ -26,32 +26,47 @@ queue is damaged.
 class RestingQueues:
     """Remembers which queues failed, so that callers skip them for one second.
 
-    `of_nodes`: logs the errors of nodes of a cluster. Loops of one process share it, so that each error is logged once.
+    `outages`: logs the errors. Loops of one process share it, so that each error is logged once; None = not shared.
+    `seconds`: how long a queue rests.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        outages: Outages | None = None,
+        seconds: float = REST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._until: dict[str, float] = {}
-        self._failing: dict[str, tuple[str, Outages]] = {}
+        self._failing: dict[str, tuple[str, float]] = {}
         self._refused: set[str] = set()
-        self._outages = Outages(clock=clock)
-        self.of_nodes = Outages(clock=clock)
+        self.failures = 0
+        """Number of failed calls."""
+        self._outages = outages or Outages(clock=clock)
 
-    def rest(self, queue: str, error: Exception) -> None:
+    def rest(self, queue: str, error: Exception, *, is_repeated: bool = True) -> None:
         """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
 
         If a node of a cluster failed, log one line for all queues of this node. Calls that were not sent because the
         node failed a moment ago are not logged.
+
+        `is_repeated`: False = the failed call is made only once, so no later call shows whether its error has ended.
+        Then no end is logged. A refused login is not logged here, because the next call of the process raises it.
         """
-        what, plan, outages = f"queue {queue_of(queue)} failed", f"; next try in {REST:g} s", self._outages
+        now = self._clock()
+        what, plan = f"queue {queue_of(queue)} failed", f"; next try in {self._seconds:g} s" if self._seconds else ""
         if isinstance(error, NodeError) and error.node:
             what, plan = f"node {error.node} failed", f"; left alone for up to {NODE_REST:g} s"
-            outages = self.of_nodes
-        if not (isinstance(error, NodeError) and error.was_skipped and outages.is_known(what)):
-            outages.tell(what, error, plan=plan)
-        self._failing[queue] = what, outages
-        self._until[queue] = self._clock() + REST
+        is_skipped = isinstance(error, NodeError) and error.was_skipped and self._outages.is_known(what)
+        if not is_skipped and not isinstance(error, LoginRefused):
+            self._outages.tell(what, error, plan=plan, source=self)
+        if is_repeated or isinstance(error, NodeError):
+            self._failing[queue] = what, now
+        self._until[queue] = now + self._seconds
         self._refused.add(queue)
+        self.failures += 1
 
     def worked(self, queues: Iterable[str]) -> None:
         """Record successful calls. Log the end of an error if its last failed call was at least QUIET seconds ago."""
@@ -62,10 +77,10 @@ class RestingQueues:
             return
         for queue in queues:
             failing = self._failing.get(queue)
-            if failing is not None and self._clock() >= self._until[queue] - REST + QUIET:
-                what, outages = failing
+            if failing is not None and self._clock() >= failing[1] + QUIET:
+                what = failing[0]
                 self._failing = {other: error for other, error in self._failing.items() if error[0] != what}
-                outages.is_over(what)
+                self._outages.is_over(what, source=self)
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""

@@ -16,6 +16,8 @@ logger: Final = logging.getLogger("delayq.worker")
 class Janitor:
     """Calls `reclaim` for all queues every `reclaim_every` seconds, and `repair` every `repair_every` seconds.
 
+    After an error, `repair` is called again together with the next `reclaim`.
+
     If the last call of `reclaim` was more than half a lease ago, `reclaim` does nothing for one lease, because live
     workers may not have been able to renew their leases. To prevent this gap, a third of the shortest lease replaces a
     longer `reclaim_every`. The janitor knows the leases, because `reclaim` returns the lease of a queue.
@@ -27,6 +29,7 @@ class Janitor:
         *,
         reclaim_every: float,
         repair_every: float,
+        resting: RestingQueues | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keeper = keeper
@@ -34,7 +37,8 @@ class Janitor:
         self._repair_every = repair_every
         self._clock = clock
         self._reclaim_at = self._repair_at = clock()
-        self.resting = RestingQueues(clock=clock)
+        self.resting = resting or RestingQueues(clock=clock)
+        self._unrepaired: set[str] = set()
         self.reclaimed = 0
         self._shortest_lease = math.inf
 
@@ -65,8 +69,10 @@ class Janitor:
         return max(min(self._reclaim_at, self._repair_at) - self._clock(), 0.0)
 
     def _tend(self, queue: str, *, reclaims: bool, repairs: bool) -> None:
-        if repairs:
+        if repairs or queue in self._unrepaired:
+            self._unrepaired.add(queue)
             self._keeper.repair(queue)
+            self._unrepaired.discard(queue)
         is_more = reclaims
         while is_more:
             answer = self._keeper.reclaim(queue)

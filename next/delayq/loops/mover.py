@@ -32,7 +32,12 @@ class Mover:
     """Promotes the jobs of all queues."""
 
     def __init__(
-        self, keeper: QueueKeeper, hears: Callable[[], bool], *, clock: Callable[[], float] = time.monotonic
+        self,
+        keeper: QueueKeeper,
+        hears: Callable[[], bool],
+        *,
+        resting: RestingQueues | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`hears` returns True while the process is subscribed to notifications."""
         self._keeper = keeper
@@ -40,7 +45,7 @@ class Mover:
         self._clock = clock
         self._due: dict[str, float] = {}
         self._list_at = clock()
-        self.resting = RestingQueues(clock=clock)
+        self.resting = resting or RestingQueues(clock=clock)
         self.promoted = 0
         self.lost = 0
         self.outboxes: set[str] = set()

@@ -27,6 +27,7 @@ class Relay:
         outboxes: set[str],
         *,
         undisturbed: Callable[[], AbstractContextManager[object]] = nullcontext,
+        resting: RestingQueues | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keeper = keeper
@@ -35,7 +36,7 @@ class Relay:
         self._clock = clock
         self._all_at = clock() + EVERY
         self._again_at: dict[str, float] = {}
-        self.resting = RestingQueues(clock=clock)
+        self.resting = resting or RestingQueues(clock=clock)
         self.relayed = 0
 
     def has_work(self) -> bool:
@@ -54,7 +55,7 @@ class Relay:
         self._outboxes.update(queue for queue, again_at in self._again_at.items() if again_at <= now)
         for queue in self.resting.awake(sorted(self._outboxes)):
             self._outboxes.discard(queue)
-            self._again_at.pop(queue, None)
+            self._again_at[queue] = now  # so that the next step calls the queue again after an error that is raised
             try:
                 with self._undisturbed():
                     answer = self._keeper.follow_up(queue)
@@ -62,8 +63,12 @@ class Relay:
                 self.resting.rest_unless_away(queue, error)
                 self._again_at[queue] = self._clock() + REST
                 continue
-            self.resting.worked([queue])
             self.relayed += answer.relayed
+            self._again_at.pop(queue)
             if answer.again_in is not None:
                 self._again_at[queue] = self._clock() + answer.again_in
+            if answer.error is not None:
+                self.resting.rest_unless_away(queue, answer.error)
+            else:
+                self.resting.worked([queue])
         return max(min([self._all_at, *self._again_at.values()]) - self._clock(), 0.0)

@@ -57,9 +57,13 @@ class BatchDuties:
                 for step in of_batch:
                     step.error = outcome
             elif outcome.state != "unknown":  # else the batch was deleted
-                await self._stop_chains(batch_id, of_batch, outcome)
-                failed = next((step.follows.failed for step in of_batch if step.follows.failed), NO_FAILURE)
-                await self.fulfill(of_batch[0], batch_id, outcome, failed)
+                try:
+                    await self._stop_chains(batch_id, of_batch, outcome)
+                    failed = next((step.follows.failed for step in of_batch if step.follows.failed), NO_FAILURE)
+                    await self.fulfill(of_batch[0], batch_id, outcome, failed)
+                except BackendError as error:
+                    for step in of_batch:
+                        step.error = error
 
     async def fulfill(self, step: Step, batch_id: str, noted: Noted, failed: Mapping[str, str] = NO_FAILURE) -> None:
         """Fulfill the due duties of a batch: cancel waiting members, and add the jobs of the other duties to a step.
@@ -145,11 +149,14 @@ class BatchDuties:
         asking = [calls.is_cancelled(self._keys, batch_id) for batch_id in by_batch]
         outcomes = await self._executor.run_all(asking)
         for (batch_id, of_batch), outcome in zip(by_batch.items(), outcomes, strict=True):
-            if isinstance(outcome, BackendError):
-                for step in of_batch:
-                    step.error = outcome
-            elif outcome:
-                await self.cancel_waiting(batch_id)
+            error = outcome if isinstance(outcome, BackendError) else None
+            if outcome and error is None:
+                try:
+                    await self.cancel_waiting(batch_id)
+                except BackendError as refused:
+                    error = refused
+            for step in of_batch:
+                step.error = error
 
     async def enlist(self, batch_id: str, created_ms: int) -> None:
         """Add a batch to the list of batches."""

@@ -130,8 +130,11 @@ class FollowUpSender:
 
     async def _note(self, step: Step, send: Send, outcome: Any) -> None:
         if isinstance(outcome, ShardsChanged):
-            await self._counts.have_changed(queue_of(send.job.queue))
             step.again_in = WAIT
+            try:
+                await self._counts.have_changed(queue_of(send.job.queue))
+            except BackendError as error:
+                step.error = error
         elif isinstance(outcome, BackendError):
             step.error = outcome
         elif outcome[0].answer == "kept" and send.job.lock and not _is_own(outcome[0], send.job):

@@ -92,8 +92,8 @@ class OutboxRelay:
     async def relay(self, queue: str) -> Relayed:
         """Relay one page of the records of a queue: new records, or all records if waiting records must be tried again.
 
-        A waiting record does not delay the other records. A record with an error waits too. After the other records of
-        its page, the first error of the page is raised. The next call goes on with the next page.
+        A waiting record does not delay the other records. A record with an error waits too, and the result contains the
+        first error of the page. The next call goes on with the next page. An error of the whole page is raised.
         """
         waiting = self._waiting.pop(queue, None)
         goes_on = waiting is not None and (waiting.is_more or self._clock() < waiting.again_at)
@@ -115,12 +115,10 @@ class OutboxRelay:
             await self._executor.run(calls.release_outbox(self._keys, queue))
         if left is not None:
             self._waiting[queue] = left
-        for step in steps:
-            if step.error is not None:
-                raise step.error
+        error = next((step.error for step in steps if step.error is not None), None)
         if page.is_more:
-            return Relayed(relayed, 0.0)
-        return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0))
+            return Relayed(relayed, 0.0, error)
+        return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0), error)
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
         """Return the waiting records of these steps, together with the records that were waiting before.

@@ -168,6 +168,9 @@ class _Place:
         attempts = self._attempts.run_ready(shards) if shards else []
         done += attempts
         relayed = [drive(self._relay.relay(shard)) for shard in shards]
+        for one in relayed:
+            if one.error is not None:
+                raise one.error
         waits += [one.again_in for one in relayed if one.again_in is not None]
         self.next_ms = self._now_ms() + math.ceil(min(waits) * 1000) if waits else math.inf
         return bool(attempts) or any(one.relayed or one.again_in == 0 for one in relayed)

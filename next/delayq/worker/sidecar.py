@@ -18,6 +18,8 @@ from typing import Final
 
 from delayq.backends.protocol import Backend, QueueKeeper, WakeUps
 from delayq.core.options import Options
+from delayq.core.outages import Outages
+from delayq.core.resting import REST, RestingQueues
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
 from delayq.loops.mover import Mover
@@ -119,21 +121,21 @@ def move(
 def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> tuple[int, bool]:
     """Run each loop once for all listed queues: take jobs back and repair, make due jobs ready, send follow-up jobs.
 
-    Returns the number of jobs that became ready, and True if the list of queues and all queues could be read; the
-    reason for False is logged. Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True. Raises
-    BackendUnavailable or OutcomeUnknown if the server does not answer.
+    Returns the number of jobs that became ready, and True if no call for a queue or for the list of queues has failed;
+    the reason for False is logged. Raises UnsafeSetup if the server evicts keys, unless `allows_eviction` is True.
+    Raises BackendUnavailable or OutcomeUnknown if the server does not answer.
     """
     if not allows_eviction:
         backend.check()
     keeper = backend.queue_keeper([], name=consumer_name())
-    mover, relay, janitor = _loops(keeper, options, options.lease_ms / 1000, wake_ups=None)
+    mover, relay, janitor = _loops(keeper, options, options.lease_ms / 1000, wake_ups=None, rest=0.0)
     janitor.step(set())
     while mover.step(set()) == 0:
         pass
     while relay.step(set()) == 0:
         pass
-    failed = mover.resting.have_refused() or relay.resting.have_refused() or janitor.resting.have_refused()
-    return mover.promoted, keeper.has_all_queues and not failed
+    failures = mover.resting.failures + relay.resting.failures + janitor.resting.failures
+    return mover.promoted, keeper.has_all_queues and not failures
 
 
 def _run(
@@ -160,11 +162,13 @@ def _loops(
     *,
     wake_ups: WakeUps | None,
     undisturbed: Callable[[], AbstractContextManager[object]] = nullcontext,
+    rest: float = REST,
 ) -> tuple[Mover, Relay, Janitor]:
-    mover = Mover(keeper, hears=lambda: wake_ups is not None and wake_ups.is_subscribed)
-    janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000)
-    relay = Relay(keeper, mover.outboxes, undisturbed=undisturbed)
-    relay.resting.of_nodes = janitor.resting.of_nodes = mover.resting.of_nodes
+    outages = Outages()
+    of_mover, of_janitor, of_relay = [RestingQueues(outages=outages, seconds=rest) for _ in range(3)]
+    mover = Mover(keeper, hears=lambda: wake_ups is not None and wake_ups.is_subscribed, resting=of_mover)
+    janitor = Janitor(keeper, reclaim_every=lease / 3, repair_every=options.tidy_every_ms / 1000, resting=of_janitor)
+    relay = Relay(keeper, mover.outboxes, undisturbed=undisturbed, resting=of_relay)
     return mover, relay, janitor
 
 

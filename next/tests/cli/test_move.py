@@ -5,12 +5,16 @@ import logging
 import subprocess
 import sys
 
+import msgspec
 import pytest
 import redis
 
 from delayq import DelayQ
+from delayq.core.chain import Chain, Link, encode
 from delayq.core.errors import BackendUnavailable, UnsafeSetup
+from delayq.redis.calls.upkeep import PAGE
 from tests.cli.conftest import Run
+from tests.support.queue import envelope_of
 
 
 @pytest.fixture
@@ -42,6 +46,26 @@ def test_a_damaged_queue_keeps_no_other_from_its_jobs(
     end = run("move", "--once")
     assert (end.exit_code, end.stdout) == (1, "1 job moved\n")
     assert "queue a failed" in caplog.text
+
+
+def test_follow_up_jobs_that_cannot_be_sent_keep_no_other_from_being_sent(
+    run: Run, client: DelayQ, server: redis.Redis
+) -> None:
+    client.schedule("n", queue="orders", delay="1h")
+    server.set("delayq:{broken}:jobs", "text")
+
+    def end_of_link(job_id: str, *, next_queue: str) -> None:
+        following = envelope_of(job_id).replace(b'"orders"', f'"{next_queue}"'.encode())
+        chain = encode(Chain([Link(job=msgspec.Raw(following))])).decode()
+        record = envelope_of("first", extra=f',"chain":{chain}')
+        server.xadd("delayq:{orders}:outbox", {"ended": "done", "job": record})
+
+    for n in range(2 * PAGE):
+        end_of_link(f"stuck-{n}", next_queue="broken")
+    end_of_link("good", next_queue="mail")
+    assert run("move", "--once").exit_code == 1
+    assert client.get("good", queue="mail") is not None
+    assert server.xlen("delayq:{orders}:outbox") == 2 * PAGE
 
 
 def test_once_fails_without_the_list_of_queues(run: Run, client: DelayQ, server: redis.Redis) -> None:

@@ -3,7 +3,15 @@
 import pytest
 
 from delayq.backends.values import Promoted, Reclaimed, Relayed, Repaired
-from delayq.core.errors import BackendFull, BackendUnavailable, CallRefused, ConfigError, LoginRefused, OutcomeUnknown
+from delayq.core.errors import (
+    BackendError,
+    BackendFull,
+    BackendUnavailable,
+    CallRefused,
+    ConfigError,
+    LoginRefused,
+    OutcomeUnknown,
+)
 from delayq.core.resting import REST
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
@@ -26,6 +34,7 @@ class FakeQueues:
         self.damaged: dict[str, Exception] = {}
         self.owed: dict[str, int] = {}
         self.again_in: float | None = None
+        self.error: BackendError | None = None
         self.more = [0]
         self.lost = 0
         self.lease_ms = 30_000
@@ -58,7 +67,7 @@ class FakeQueues:
 
     def follow_up(self, queue: str) -> Relayed:
         self._serve(queue, self.followed)
-        return Relayed(1, self.again_in)
+        return Relayed(1, self.again_in, self.error)
 
     def _serve(self, queue: str, served: list[str]) -> None:
         served.append(queue)
@@ -283,6 +292,48 @@ def test_the_relay_tries_a_queue_with_an_error_again() -> None:
     clock.now += REST
     assert relay.step(set()) == EVERY - REST
     assert keeper.followed == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", [BackendUnavailable("away"), LoginRefused("a wrong password")])
+def test_an_error_has_not_ended_until_the_relay_has_called_the_server_again(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    keeper.damaged["a"] = error
+    relay = Relay(keeper, {"a"}, clock=clock)
+    run_loops([relay], clock.wait, lambda: clock.now >= 104, clock=clock)
+    assert len(caplog.messages) == 1
+    assert keeper.followed == ["a"] * 4
+
+
+def test_the_relay_goes_on_with_the_next_page_after_a_page_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    keeper.again_in, keeper.error = 0.0, CallRefused("WRONGTYPE")
+    relay = Relay(keeper, {"a"}, clock=clock)
+    relay.step(set())
+    assert (relay.relayed, relay.resting.have_refused()) == (1, True)
+    relay.step(set())
+    assert keeper.followed == ["a"]
+    clock.now += REST
+    keeper.error = None
+    relay.step(set())
+    assert (relay.relayed, relay.resting.have_refused()) == (2, False)
+
+
+def test_the_janitor_repairs_a_queue_with_an_error_again_at_the_next_reclaim(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock, keeper = FakeClock(), FakeQueues(a=[])
+    keeper.damaged["a"] = CallRefused("WRONGTYPE")
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=clock)
+    for _ in range(3):
+        janitor.step(set())
+        clock.now += 10
+    assert (keeper.repaired, keeper.reclaimed) == (["a"] * 3, [])
+    del keeper.damaged["a"]
+    janitor.step(set())
+    assert (keeper.repaired, keeper.reclaimed) == (["a"] * 4, ["a"])
+    assert [message for message in caplog.messages if "ended" in message] == ["this error has ended: queue a failed"]
 
 
 def test_the_relay_runs_as_soon_as_the_mover_has_found_records() -> None:

@@ -8,6 +8,7 @@ import redis
 from delayq.backends.values import Acked, Delivery, SettleAnswer, Settlement
 from delayq.core.errors import CallRefused, NodeUnavailable
 from delayq.core.options import Options
+from delayq.core.outages import Outages
 from delayq.core.resting import RestingQueues
 from delayq.redis.backend import RedisBackend
 from delayq.redis.connection.blocking import BlockingLeaf
@@ -118,7 +119,7 @@ def test_a_node_that_fails_is_told_once_for_all_loops_of_a_process(
     loops = _loops(keeper, Options(), 30, wake_ups=None)
     clock = FakeClock()
     for loop in loops:
-        loop.resting._clock = loop.resting.of_nodes._clock = clock
+        loop.resting._clock = loop.resting._outages._clock = clock
         error = NodeUnavailable("no answer")
         error.node = "10.0.0.1:7000"
         loop.resting.rest("a", error)
@@ -129,6 +130,40 @@ def test_a_node_that_fails_is_told_once_for_all_loops_of_a_process(
         "node 10.0.0.1:7000 failed; left alone for up to 2 s: no answer",
         "this error has ended: node 10.0.0.1:7000 failed",
     ]
+
+
+def test_the_end_of_an_error_is_told_when_all_loops_of_a_process_have_worked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    outages = Outages(clock=clock)
+    one, two = RestingQueues(outages=outages, clock=clock), RestingQueues(outages=outages, clock=clock)
+    one.rest("damaged", CallRefused("WRONGTYPE"))
+    for _ in range(7):
+        clock.now += 1
+        one.worked(["damaged"])
+        two.rest("damaged", CallRefused("WRONGTYPE"))
+    assert caplog.messages == [
+        "queue damaged failed; next try in 1 s: WRONGTYPE",
+        "queue damaged failed; next try in 1 s (6 times): WRONGTYPE",
+    ]
+    clock.now += 5
+    two.worked(["damaged"])
+    assert caplog.messages[2:] == ["this error has ended: queue damaged failed"]
+
+
+def test_the_end_of_an_error_at_the_start_of_a_process_is_not_told(
+    consumer: RedisConsumer, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only the start of a process creates missing parts of a queue. The success of a later call has no meaning."""
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    consumer._resting = RestingQueues(clock=clock)
+    consumer.open()
+    clock.now += 10
+    consumer._resting.worked(["damaged"])
+    assert [message.partition(":")[0] for message in caplog.messages] == ["queue damaged failed; next try in 1 s"]
 
 
 def test_skipped_calls_to_a_node_that_fails_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -222,7 +222,7 @@ def move(
 
     The command also redelivers the jobs of vanished workers, repairs queues, and sends follow-up jobs. With --once, it
     redelivers the jobs of a queue only if a worker, a mover or an earlier run has checked the queue within the last
-    half lease. Exit code 1: with --once, a queue or the list of queues could not be read. Exit code 6: Redis evicts
+    half lease. Exit code 1: with --once, a call for a queue or for the list of queues failed. Exit code 6: Redis evicts
     keys, so jobs could get lost (see --allow-eviction).
     """
     drop_lost_output()

@@ -42,7 +42,9 @@ def open_queues(
     seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable or
     OutcomeUnknown if Redis does not answer.
     """
-    resting.values(queues, create_missing(executor, keys, queues, options))
+    for queue, created in zip(queues, create_missing(executor, keys, queues, options), strict=True):
+        if isinstance(created, BackendError):
+            resting.rest(queue, created, is_repeated=False)
     awake = resting.awake(queues)
     renew = [delivery.renew(keys, queue, consumer, []) for queue in awake]
     renewed = resting.values(awake, drive(executor.run_all(renew)))
