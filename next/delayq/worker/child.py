@@ -171,7 +171,8 @@ class Child:
         if refused := self._in_flight.refused():
             logger.warning(
                 "%d finished jobs were not settled, because Redis refused the calls for their queues; the supervisor "
-                "tries to acknowledge the jobs without anything to store; the others run again",
+                "tries to acknowledge those that succeeded and have nothing to store (no result, no changed chain); "
+                "the others run again",
                 refused,
             )
 
@@ -284,7 +285,7 @@ class Child:
             self._in_flight.add(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
-        """Block until a job comes or `idle_wait` is over, or, if no job may be fetched, for BUSY_WAIT.
+        """Block until a job comes, for at most `idle_wait`. If no job may be fetched now, sleep for BUSY_WAIT instead.
 
         Only an idle child calls this.
         """

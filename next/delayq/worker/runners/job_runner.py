@@ -165,7 +165,11 @@ class JobRunner:
         outcome: Outcome | None,
         late_error: BaseException | None,
     ) -> None:
-        """Call the listeners of JobEnded. If they hang and the process is killed, a job that is done stays done."""
+        """Call the listeners of JobEnded.
+
+        If they hang and the process is killed, the supervisor acknowledges the job, provided that the handler succeeded
+        and nothing has to be stored (no result, no changed chain). Otherwise, the attempt counts as timed out.
+        """
         is_done = type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope
         self._in_flight.slots.mark_part(job.slot, Part.LISTENER_OF_DONE if is_done else Part.LISTENER)
         attempt.tell_ended(settlement, outcome, late_error)
