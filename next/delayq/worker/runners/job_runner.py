@@ -176,7 +176,7 @@ class JobRunner:
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
-            exit_as_copy(error)  # a process that the handler forked left the handler; only its parent is a child
+            exit_as_copy(error)  # the handler forked this process, which must not report an outcome
         if error is not None and _is_out_of_memory(error) and not self._in_flight.must_leave:
             logger.warning("a handler ran out of memory; its child process will be replaced")
             self._in_flight.must_leave = True
