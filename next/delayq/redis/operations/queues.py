@@ -218,9 +218,10 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, len(shards), stats.paused_until_ms, holds)
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs. If it has several shards, their number is first set to 1.
+        """Delete an empty queue. If it has several shards, their number is first set to 1.
 
-        If the queue has jobs, QueueInUse is raised, with the numbers of jobs. Raises InvalidInput.
+        If the queue has jobs, or records of ended jobs that a relay has not handled yet, QueueInUse is raised, with
+        their numbers. Raises InvalidInput.
         """
         name = check_queue(queue)
         keys = self._session.keys
