@@ -11,8 +11,8 @@ child keeps these rules:
 
 * Leases. The child starts a job only if the last read that delivered the job was sent less than two thirds of a lease
   ago, because the child cannot see whether the supervisor renewed the lease in time, for example after both were
-  suspended. If that read is older, the child re-reads its pending jobs before it starts any. This renews their leases
-  and shows which jobs still belong to the child.
+  suspended. If that read is older, the child first re-reads its pending jobs: the jobs that were delivered to it and
+  are not settled. This renews their leases and shows which jobs still belong to the child.
 * Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
   pending jobs again. This is called a replay.
 * Suspects. A suspect is a job with at least two recoveries: its child or worker died, or the lease of the job expired,
