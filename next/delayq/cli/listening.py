@@ -84,7 +84,10 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
 
 
 def _wait(worker: "subprocess.Popen[bytes]") -> int:
-    """Wait for a worker that is stopping. For each signal, send TERM again, which the worker ignores for 2 s."""
+    """Wait for a worker that is stopping. At each further signal, send TERM again.
+
+    The worker ignores a TERM that comes less than 2 s after the first one.
+    """
     while True:
         try:
             return worker.wait()

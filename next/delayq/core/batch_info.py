@@ -30,7 +30,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     * `id`, `name`: the id and the name of the batch.
     * `pending`: the number of members that have not ended. `succeeded`, `failed`: the numbers of members that have
       succeeded, and that have failed.
-    * `skipped`: the number of members that will not run to their end, because they were cancelled.
+    * `skipped`: the number of members that were cancelled, or asked to stop while they ran.
     * `allows_failures`: True if a failed member does not cancel the batch.
     * `created_ms`, `cancelled_ms`, `finished_ms`: times in epoch ms; None = this has not happened. A batch has finished
       when all its members have ended.

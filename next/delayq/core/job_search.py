@@ -96,7 +96,7 @@ def filter_of(search: JobSearch, now_ms: int) -> JobFilter:
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         raise InvalidInput(
             f"since {shown(str(search.since))} is after until {shown(str(search.until or 'now'))}.",
-            hint="Swap the two times.",
+            hint="Swap the two times." if search.until is not None else "Use a time in the past.",
             field="since",
         )
     return JobFilter(
@@ -130,7 +130,7 @@ def _check_state(search: JobSearch, field: str, states: tuple[str, ...]) -> None
     if search.state not in states:
         raise InvalidInput(
             f"{field} selects {states[0]} jobs, but state is {shown(search.state)}.",
-            hint="Leave out one of them.",
+            hint=f"Select the state {states[0]}, or leave out {field}=.",
             field=field,
         )
 

@@ -16,7 +16,7 @@ def _destination(name: str, options: JobOptions) -> tuple[Connection, str]:
 
 
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
-    """Cancel a job, and return the answer. `running`: cancel the job even if a worker has it.
+    """Cancel a job, and return the answer. `running`: True = ask the job to stop if a worker has it.
 
     Raises FoundElsewhere if another queue has the id, or if there are too many other queues to search.
     """

@@ -32,14 +32,16 @@ def use_channel(name: str, channel: AnyChannel) -> None:
     """Register the channel of a name. Call this in the module that declares the notifications.
 
     The name is also a part of method names: the channel "mail" sends the content of `to_mail`. An earlier channel of
-    this name is replaced. Raises InvalidInput for a name with characters other than letters, digits and _, for an
-    object that has neither `send` nor `asend`, for an async `send`, and for a generator function.
+    this name is replaced. Raises InvalidInput for a name that begins with a digit or has characters other than letters,
+    digits and _, for an object that has neither `send` nor `asend`, for an async `send`, and for a generator function.
 
         use_channel("mail", Mail("smtp.example.org"))
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise InvalidInput(
-            f"The channel has the name {shown(name)}.", hint="Use letters, digits and _, such as 'mail'.", field="name"
+            f"The channel has the name {shown(name)}.",
+            hint="Use letters, digits and _, with no digit at the start, such as 'mail'.",
+            field="name",
         )
     if isinstance(channel, type) or not (
         callable(getattr(channel, "send", None)) or callable(getattr(channel, "asend", None))

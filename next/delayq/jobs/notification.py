@@ -35,7 +35,7 @@ _ADDED: Final = ("recipient", "channel")
 """Fields of the payload that `notify` adds to the fields of the class."""
 
 channel_options: Final[dict[str, Mapping[str, Said]]] = {}
-"""The options of the channels of each notification, by its name."""
+"""For each name of a notification, its attribute `options`: options of a dispatch by channel."""
 
 _NO_FAILURE: Final = (Snooze, Discard)
 
@@ -201,7 +201,7 @@ def _check_class(kind: type[Notification]) -> None:
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in _ADDED or hasattr(Notification, field.name):
             raise InvalidInput(
-                f"The field {field.name!r} of {kind.__qualname__} has the name of a part of Notification.",
+                f"The name of the field {field.name!r} of {kind.__qualname__} is reserved for delayq.",
                 hint=f"Rename it, for example to {field.name}_.",
                 field="data",
             )

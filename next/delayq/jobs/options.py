@@ -29,7 +29,7 @@ from delayq.jobs.middleware import AnyMiddleware, check_middleware
 
 
 class Declared(TypedDict, total=False):
-    """Options of `@job` and `@handles`; see JobOptions. For None, the routes and settings apply."""
+    """Options of `@job` and `@handles`; see JobOptions. None = not declared."""
 
     queue: str | None
     connection: str | None
@@ -92,7 +92,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
       sent before. Without a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit),
       exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
-    * `after_commit`: a dispatch sends the job after the commit of a database transaction; see `within`.
+    * `after_commit`: a dispatch sends the job after the commit of a database transaction. `within`, an option of the
+      dispatch, names the transaction.
     * `on_missing` applies when a worker loads a model that does not exist. The default is "fail".
     * The producer applies the other options when it dispatches the job. `deadline` and `retry_until` are stored in the
       envelope as points in time.
@@ -207,7 +208,7 @@ def _read_delay(value: Any) -> Any:
 
 def _hint_for(option: str, known: Mapping[str, Any]) -> str:
     if option == "rate_limit":
-        return 'Use the middleware RateLimited: middleware=[RateLimited("sms", RateLimit.per_minute(60))].'
+        return 'Declare the job with middleware=[RateLimited("sms", RateLimit.per_minute(60))].'
     if option in _NOT_YET:
         return f"delayq has no {_NOT_YET[option]} yet."
     if _OF_OTHER_QUEUES.get(option) in known:

@@ -1,8 +1,7 @@
 """Conversion of the fields of a job to JSON and back, by their annotations.
 
-A dispatch decodes its own JSON again, and raises InvalidInput if a value differs from the original. So a
-worker always gets equal values. This check is skipped for a value of a plain type, such as int, if the field has
-exactly this type.
+A dispatch decodes its own JSON again, and raises InvalidInput if a value differs from the original. So a worker always
+gets equal values. This check is skipped for a value of a plain type, such as int, if the field has exactly this type.
 """
 
 import math
@@ -34,8 +33,8 @@ class Field(msgspec.Struct, frozen=True):
 class Payload:
     """The fields of one job. Raises InvalidInput for a field whose type cannot be sent as JSON.
 
-    `model_fields`: the fields whose values are models, by name. JSON has references for them, and so has a payload that
-    `read` returns.
+    `model_fields`: the fields whose values are models, by name. In the JSON, and in payloads that `read` returns,
+    references replace the models.
     """
 
     def __init__(self, job_name: str, fields: Sequence[Field]) -> None:
@@ -145,15 +144,14 @@ class Payload:
         if _is_no_number(value):
             return self._no_number(name, place, value)
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {_at(place)}{_described(value)}, and a worker would read "
-            f"{_described(back)}.",
+            f"{_part(name, self._job_name, place)} is {_described(value)}, but a worker would read {_described(back)}.",
             hint=_hint_for(value, back),
             field="data",
         )
 
     def _no_number(self, name: str, place: str, value: float) -> InvalidInput:
         return InvalidInput(
-            f"The field {name!r} of {self._job_name!r} is {_at(place)}{value}, which JSON cannot express.",
+            f"{_part(name, self._job_name, place)} is {value}, which JSON cannot express.",
             hint="Send None or a text.",
             field="data",
         )
@@ -163,8 +161,10 @@ def _is_no_number(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _at(place: str) -> str:
-    return f"at {place} " if place else ""
+def _part(field: str, job_name: str, place: str) -> str:
+    """Return the name of a part of a field, as the start of a message. `place`: the position in the field, or ''."""
+    field = f"he field {field!r} of {job_name!r}"
+    return f"In t{field}, the value at {place}" if place else f"T{field}"
 
 
 def _described(value: Any) -> str:

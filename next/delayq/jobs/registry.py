@@ -80,7 +80,8 @@ class Registry:
     def check_payload(self, handler: Handler, raw: msgspec.Raw) -> None:
         """Raise InvalidInput if the middleware of a handler cannot be used with a payload.
 
-        Only methods are checked here. For other handlers, this was checked at the declaration, which names the members.
+        Only methods are checked here. Other handlers were checked when they were declared, because their declarations
+        name the members of the payload.
         """
         if handler.payload_members is None and (checked := self._checked(handler.options)):
             data = msgspec.json.decode(raw)
@@ -93,7 +94,7 @@ class Registry:
             one.check_start(name)
 
     def get(self, name: str) -> Handler:
-        """Return the handler of a name, inside its middleware and the loading of its models; raises UnknownJob."""
+        """Return the handler of a name, with its middleware and the loading of models around it; raises UnknownJob."""
         try:
             return self._ready[name]
         except KeyError:

@@ -41,7 +41,7 @@ class Progress:
 
 
 async def change_shards(session: Session, queue: str, count: int) -> None:
-    """Set the number of shards of a queue without jobs. If it has jobs, raise QueueInUse with the numbers of jobs.
+    """Set the number of shards of an empty queue. If it has jobs or records, raise QueueInUse with their numbers.
 
     The hint of a BackendError says whether the change must be repeated.
     """
@@ -155,8 +155,9 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
     found = [f"{count:,} {HOLDS_TEXT.get(name, name)}" for name, count in holds.items() if count]
     if found:
         raise QueueInUse(
-            f"The queue {queue!r} has jobs: {', '.join(found)}.",
+            f"The queue {queue!r} is not empty: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
-            "retention ends, or by the method `forget`.",
+            "retention ends, or by the method `forget`. Reserved jobs end in their workers. Records in the outbox are "
+            "deleted while a worker or `delayq move` serves the queue.",
         )

@@ -100,9 +100,9 @@ class Travel:
         return self._advance(target_ms)
 
     def _stand_in(self, session: Session) -> Executor:
-        """Return the executor that a client uses, and serve the jobs of its prefix with its options.
+        """Return the executor that a client must use. From now on, run the jobs of the client's prefix.
 
-        If several clients have the same prefix, the options of the newest one apply.
+        The options of the client apply to these jobs. Of several clients with the same prefix, the newest one counts.
         """
         self._places[session.keys.prefix] = _Place(self._executor, session.keys, session.options, self.now_ms)
         return self._executor

@@ -11,8 +11,8 @@ child keeps these rules:
 
 * Leases. The child starts a job only if the last read that delivered the job was sent less than two thirds of a lease
   ago, because the child cannot see whether the supervisor renewed the lease in time, for example after both were
-  suspended. If that read is older, the child re-reads its pending jobs before it starts any. This renews their leases
-  and shows which jobs still belong to the child.
+  suspended. If that read is older, the child first re-reads its pending jobs: the jobs that were delivered to it and
+  are not settled. This renews their leases and shows which jobs still belong to the child.
 * Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
   pending jobs again. This is called a replay.
 * Suspects. A suspect is a job with at least two recoveries: its child or worker died, or the lease of the job expired,
@@ -171,7 +171,8 @@ class Child:
         if refused := self._in_flight.refused():
             logger.warning(
                 "%d finished jobs were not settled, because Redis refused the calls for their queues; the supervisor "
-                "tries to acknowledge the jobs without anything to store; the others run again",
+                "tries to acknowledge those that succeeded and have nothing to store (no result, no changed chain); "
+                "the others run again",
                 refused,
             )
 
@@ -284,7 +285,7 @@ class Child:
             self._in_flight.add(taken, read_at=sent_at)
 
     def _wait_for_job(self) -> None:
-        """Block until a job comes or `idle_wait` is over, or, if no job may be fetched, for BUSY_WAIT.
+        """Block until a job comes, for at most `idle_wait`. If no job may be fetched now, sleep for BUSY_WAIT instead.
 
         Only an idle child calls this.
         """

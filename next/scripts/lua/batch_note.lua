@@ -64,12 +64,12 @@ local is_word = { sent = true, done = true, failed = true, skipped = true, next 
 local is_duty = { before = true, catch = true, cancel = true, ['then'] = true, finally = true }
 for _, row in ipairs(notes) do
   if not is_word[row.word] then
-    return redis.error_reply('ERR batch_note: a word is sent, done, failed, skipped, next or told, not ' .. row.word)
+    return redis.error_reply('ERR batch_note: word must be sent, done, failed, skipped, next or told, not ' .. row.word)
   end
 end
 for _, kept_ms in ipairs({ keep_ms or 0, keep_broken_ms or 0 }) do
   if not (kept_ms > 0 and kept_ms < 2 ^ 53) then
-    return redis.error_reply('ERR batch_note: keep_ms and keep_broken_ms are numbers of milliseconds above 0')
+    return redis.error_reply('ERR batch_note: keep_ms and keep_broken_ms must be numbers of milliseconds above 0')
   end
 end
 if redis.call('HEXISTS', plan, 'plan') == 0 then

@@ -24,10 +24,10 @@
 -- include: whole_number
 
 if lease_ms ~= '' and not string.match(lease_ms, '^[1-9]%d*$') then
-  return redis.error_reply('ERR queue_configure: lease_ms is a whole number above 0, not ' .. lease_ms)
+  return redis.error_reply('ERR queue_configure: lease_ms must be a whole number above 0, not ' .. lease_ms)
 end
 if shards ~= '' and not string.match(shards, '^[1-9]%d*$') then
-  return redis.error_reply('ERR queue_configure: shards is a whole number above 0, not ' .. shards)
+  return redis.error_reply('ERR queue_configure: shards must be a whole number above 0, not ' .. shards)
 end
 
 local job_count = redis.call('HLEN', jobs)

@@ -76,7 +76,7 @@ end
 for _, job in ipairs(new_jobs) do
   job.due = due_time(job.when, now)
   if not job.due then
-    return redis.error_reply('ERR replace: when is +delay_ms or due_ms below 2^53, not ' .. job.when)
+    return redis.error_reply('ERR replace: `when` must be +delay_ms, or due_ms below 2^53, not ' .. job.when)
   end
 end
 

@@ -33,7 +33,7 @@
 
 local due = due_time(when, now)
 if not due then
-  return redis.error_reply('ERR reschedule: when is +delay_ms or due_ms below 2^53, not ' .. when)
+  return redis.error_reply('ERR reschedule: `when` must be +delay_ms, or due_ms below 2^53, not ' .. when)
 end
 
 local entry = redis.call('HGET', entries, id)

@@ -115,8 +115,8 @@ def test_show_names_members_without_a_job_and_the_next_step(
     end = run("batch", "show", "b1")
     assert end.stdout.count("no job ") == 20
     assert end.stderr == (
-        "delayq: A member without a job was not sent. If the program that dispatched the batch has died, repeat the "
-        "dispatch with the same id, or end the batch: `delayq batch cancel b1`.\n"
+        "delayq: Not sent: if the program that dispatched the batch has died, repeat the dispatch with the same id, "
+        "or end the batch: `delayq batch cancel b1`.\n"
     )
     assert run("-q", "batch", "show", "b1").stderr == ""
     send("b1", 22)
@@ -125,7 +125,9 @@ def test_show_names_members_without_a_job_and_the_next_step(
     assert lines(run, "show", "b1")[0]["without_job"] == [
         {"id": "b1.1", "queue": "q", "member": "b1.1", "reason": "ended"}
     ]
-    assert "A member without a job has ended" in run("batch", "show", "b1").stderr
+    end = run("batch", "show", "b1")
+    assert end.stdout.splitlines()[-1].endswith("b1.1 in queue q, sent before")
+    assert "Sent before: the job has ended" in end.stderr
 
 
 def test_show_explains_a_link_that_waits_for_its_unique_key(run: Run, client: DelayQ) -> None:
@@ -137,7 +139,7 @@ def test_show_explains_a_link_that_waits_for_its_unique_key(run: Run, client: De
     ]
     end = run("batch", "show", "b1")
     assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
-    assert "waits for its unique key" in end.stderr
+    assert "its unique key is taken" in end.stderr
     assert "cancel" not in end.stderr
     client.batches.cancel("b1")
     end = run("batch", "show", "b1")

@@ -185,7 +185,8 @@ def test_jobs_that_wait_for_code_are_listed(run: Run, tell: Tell, waiting: Delay
     assert ids(run, "--waiting-for-code", "--name", "mail.*") == ["new-2"]
     assert tell("list", "--waiting-for-code", "--state", "failed") == (
         2,
-        "delayq: --waiting-for-code selects scheduled jobs, but state is 'failed'. Leave out one of them.\n",
+        "delayq: --waiting-for-code selects scheduled jobs, but state is 'failed'. Select the state scheduled, or "
+        "leave out --waiting-for-code.\n",
     )
     waiting.clear("orders")
     waiting.clear("mail")

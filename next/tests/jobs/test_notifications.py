@@ -280,7 +280,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_sent(sent: DelayQ, ma
         notify(ANN, Odd(order_id=1, ways=["mail", "sms"]))
     with pytest.raises(InvalidInput, match="id is 'x', but the notification makes 2 jobs"):
         notify(BOB, Shipped(order_id=1), id="x")
-    with pytest.raises(InvalidInput, match=r"The field 'recipient' of 'note\.loose' is a Customer, and a worker would"):
+    with pytest.raises(InvalidInput, match=r"The field 'recipient' of 'note\.loose' is a Customer, but a worker would"):
         notify(["ann", ANN], Loose(order_id=1))
     assert sent.queues() == []
 
@@ -291,7 +291,7 @@ class Loose(Shipped, name="note.loose"):
 
 
 def test_declarations_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"The field 'channel' of .* has the name of a part of Notification"):
+    with pytest.raises(InvalidInput, match=r"The name of the field 'channel' of .* is reserved for delayq"):
 
         class Clashing(Notification, name="note.clashing"):
             channel: str

@@ -116,7 +116,9 @@ def test_a_queue_with_a_damaged_lease_is_known(client: Any, server: redis.Redis)
 
 def test_a_queue_that_holds_jobs_is_not_removed(client: Any) -> None:
     client.schedule("n", queue="orders", delay="1h")
-    with pytest.raises(QueueInUse, match=r"The queue 'orders' has jobs: 1 scheduled\. `delayq clear --queue orders`"):
+    with pytest.raises(
+        QueueInUse, match=r"The queue 'orders' is not empty: 1 scheduled\. `delayq clear --queue orders`"
+    ):
         client.queue_remove("orders")
     assert client.queues() == ["orders"]
 

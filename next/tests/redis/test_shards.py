@@ -79,7 +79,7 @@ def test_an_async_client(client: DelayQ, url: str) -> None:
 
 def test_the_number_changes_only_without_jobs(client: DelayQ, server: redis.Redis) -> None:
     client.schedule_many([JobSpec(name="n", id=str(n), queue="orders", delay="1h") for n in range(5)])
-    with pytest.raises(QueueInUse, match=r"'orders' has jobs: 5 scheduled\."):
+    with pytest.raises(QueueInUse, match=r"'orders' is not empty: 5 scheduled\."):
         client.queue_set("orders", shards=2)
     assert client.queue_show("orders").shards == 4
     assert client.clear("orders") == 5

@@ -491,13 +491,13 @@ def test_bad_arguments_are_refused_before_the_first_write(batch: BatchOnServer) 
     batch.open("a", "b")
     unknown: Any = "ended"
     with batch.queue.unchanged():
-        with pytest.raises(BackendError, match="a word is sent, done, failed, skipped, next or told, not ended"):
+        with pytest.raises(BackendError, match="word must be sent, done, failed, skipped, next or told, not ended"):
             batch.note(done("a"), ("b", unknown, ""))
         for keep_ms, keep_broken_ms in ((0, 1), (1, 0), (1, 2**53)):
             call = batches.note_batch(
                 batch.queue.keys, "b1", [done("a")], keep_ms=keep_ms, keep_broken_ms=keep_broken_ms
             )
-            with pytest.raises(BackendError, match="keep_ms and keep_broken_ms are numbers"):
+            with pytest.raises(BackendError, match="keep_ms and keep_broken_ms must be numbers"):
                 batch.queue.run(call)
 
 

@@ -187,9 +187,9 @@ def test_the_number_of_shards_changes_only_while_no_job_is_here(queue: QueueOnSe
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_a_lease_and_a_number_of_shards_are_above_0(queue: QueueOnServer, wrong: int) -> None:
     with queue.unchanged():
-        with pytest.raises(BackendError, match="lease_ms is a whole number above 0"):
+        with pytest.raises(BackendError, match="lease_ms must be a whole number above 0"):
             queue.configure(wrong)
-        with pytest.raises(BackendError, match="shards is a whole number above 0"):
+        with pytest.raises(BackendError, match="shards must be a whole number above 0"):
             queue.configure(shards=wrong)
 
 

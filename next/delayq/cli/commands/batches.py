@@ -28,14 +28,14 @@ MAX_JOBS: Final = 20
 """Maximum number of failed jobs, and of members without a job, that `show` lists."""
 
 _NOTES: Final = {
-    "unsent": "A member without a job was not sent. If the program that dispatched the batch has died, repeat the "
-    "dispatch with the same id, or end the batch: `delayq batch cancel {id}`.",
-    "ended": "A member without a job has ended, and a relay records this within seconds if one is running. If the job "
-    "was deleted, end the batch: `delayq batch cancel {id}`.",
-    "next": "A next link without a job waits for its unique key, or a relay still has to send it or to record its end. "
-    "The chain then goes on by itself.",
+    "unsent": "Not sent: if the program that dispatched the batch has died, repeat the dispatch with the same id, or "
+    "end the batch: `delayq batch cancel {id}`.",
+    "ended": "Sent before: the job has ended, and a relay records this within seconds if one is running. If another "
+    "program deleted the job, end the batch: `delayq batch cancel {id}`.",
+    "next": "Next link: its unique key is taken, or a relay has not yet sent it or recorded its end. The chain then "
+    "goes on by itself.",
 }
-"""An explanation for each reason why a member has no job."""
+"""An explanation for each reason why a member has no job. It begins with the text of this reason in the rows."""
 _OF_CANCELLED: Final = (
     "The batch is cancelled, and a relay records the ends of its members within seconds if one is running. If another "
     "program deleted a job, repeat `delayq batch cancel {id}`."
@@ -199,5 +199,5 @@ def _print_batch(info: BatchInfo, failed: Sequence[tuple[str, str]], missing: Se
     for queue, job_id in failed:
         print_text(f"{'failed job':<15} {job_id} in queue {queue}")
     for job in missing:
-        chain = f", next link of {job.member}" if job.reason == "next" else ""
-        print_text(f"{'no job':<15} {job.id} in queue {job.queue}{chain}")
+        why = {"unsent": "not sent", "ended": "sent before", "next": f"next link of {job.member}"}[job.reason]
+        print_text(f"{'no job':<15} {job.id} in queue {job.queue}, {why}")

@@ -67,7 +67,9 @@ def work(
     ] = None,
     stop_when_empty: Annotated[
         bool,
-        typer.Option("--stop-when-empty", help="Exit when no job may start: none is ready, or its queue is paused."),
+        typer.Option(
+            "--stop-when-empty", help="Exit when no job can start: no job is ready in a queue that is not paused."
+        ),
     ] = False,
     stop_when_empty_for: Annotated[
         str | None,
@@ -146,9 +148,9 @@ def work(
     Signals: TERM, INT, QUIT and HUP stop the worker; the same signal again, at least 2 s later, stops it at once. USR2
     pauses the worker, CONT resumes it, and USR1 is ignored.
 
-    Exit codes: 0 stopped in good order, 1 a queue could not be read, 2 wrong use or refused login (at the start, or
-    later for a minute), 5 Redis was not reachable at the start, 6 Redis evicts keys, so jobs could get lost (see
-    --allow-eviction), 130 stopped at once. Code 1 is possible only with --once, --stop-when-empty or
+    Exit codes: 0 stopped in good order; 1 a queue could not be read; 2 wrong use, or Redis refused the login at the
+    start or, later, for a whole minute; 5 Redis was not reachable at the start; 6 Redis evicts keys, so jobs could get
+    lost (see --allow-eviction); 130 stopped at once. Code 1 is possible only with --once, --stop-when-empty or
     --stop-when-empty-for. Code 5 is possible only with these options or --max-time, or if the embedded server does not
     start. Otherwise, the worker waits for Redis.
     """
@@ -254,7 +256,8 @@ def _exit_at_signals(undisturbed: threading.Lock) -> None:
     finish its page of records.
 
     Python runs signal handlers only in the main thread, and only after C code has returned. A name lookup without a
-    name server takes many seconds. So a thread waits for the number that Python writes as soon as a signal arrives.
+    name server takes many seconds. So a thread reads a pipe, into which Python writes the number of each signal at
+    once.
     """
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     ends = [one for one in numbers if not is_ignored(one)]  # nohup ignores HUP

@@ -80,11 +80,11 @@ class OutcomeShape:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcomeShape:
-    """Answer of `delayq queue remove`, and, if the outcome is not `removed`, of `queue set`, `resume` and `clear`.
+    """Answer of `delayq queue remove`, and of `queue set`, `resume` and `clear` if they fail in one of these ways.
 
     removed     the queue was removed
     unknown     the queue is unknown; exit code 3
-    refused     the queue has jobs, or its number of shards is being changed; exit code 4
+    refused     the queue is not empty, or its number of shards is being changed; exit code 4
     uncertain   the reply of Redis was lost, so the change may have happened; exit code 7
     """
 

@@ -19,7 +19,7 @@ Word = Literal["sent", "done", "failed", "skipped", "next", "told"]
 """The word of a row of `note_batch`; see batch_note.lua."""
 
 Row = tuple[str, Word, str]
-"""A member id, a word, and the job that failed or is next. With the word "told", a duty instead of the member id."""
+"""A member id, a word, and a text; see `note_batch`."""
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +39,7 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 class Noted(msgspec.Struct, frozen=True, gc=False):
     """The answer to `note_batch`.
 
-    * `due`: the duties that are due. Without such a duty, `plan` is b''.
+    * `due`: the duties to perform now, such as sending a callback. If there are none, `plan` is b''.
     * `answers`: a bool for each row. True if the row changed something, or if the next job of the chain may be sent.
     * `state`: "unknown" if the batch does not exist. All answers are then False.
     """
@@ -52,7 +52,11 @@ class Noted(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchRow(msgspec.Struct, frozen=True, gc=False):
-    """One batch. `pending`, `succeeded`, `broken` and `skipped` are numbers of members."""
+    """One batch.
+
+    `pending`, `succeeded`, `broken` and `skipped` are numbers of members: broken = failed, skipped = cancelled or
+    stopped.
+    """
 
     id: str
     total: int
@@ -97,8 +101,9 @@ def open_batch(
 
     A member is an id and the text `<queue> <links>`: the queue of its first job, and its number of links.
 
-    Pass the plan in each call of a dispatch, and `seal` in its last call. The first plan stays. To add members to an
-    existing batch, pass b'' as the plan. `allow_failures` has an effect only if the call creates the batch.
+    Pass the plan in each call of a dispatch; only the first plan is stored. Pass `seal` in the last call, because a
+    batch cannot finish before it is sealed. To add members to an existing batch, pass b'' as the plan. `allow_failures`
+    has an effect only if the call creates the batch.
     """
     return batch_call(
         "batch_open",
@@ -123,13 +128,14 @@ def note_batch(
     keep_broken_ms: int,
     now_ms: str = "",
 ) -> Call[Noted]:
-    """Record the progress of members, and return the duties that are due.
+    """Record the progress of members, and return the duties to perform now.
 
     A row is a member id, a word, and a text. With the word "failed", the text is `<queue> <job id>` of the failed job.
-    With the word "next", the text is `<queue> <links> <job id>` of the next job. With the word "told", the row has no
-    member id, but a duty that was performed. Each duty is returned by every call until it was told. `cancel` cancels
-    the batch unless it has finished. A finished batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if
-    it has a broken member.
+    With the word "next", the text is `<queue> <links> <job id>` of the next job. With the word "told", the row has the
+    name of a performed duty instead of a member id. With all words except "failed" and "next", the text is ''.
+
+    Every call returns a duty until a row with "told" names this duty. `cancel` cancels the batch unless it has
+    finished. A finished batch is kept for `keep_ms` after the call, or for `keep_broken_ms` if it has a broken member.
 
     If the call is sent again after a lost reply, the answer for a row that the first call has recorded is False. The
     answers for the word "next" stay the same.
@@ -163,7 +169,7 @@ def note_batch(
 def read_batch(keys: Keys, batch_id: str) -> list[Call[Any]]:
     """Return the calls that read one batch. Pass their values, in order, to `batch_row`.
 
-    The calls are not atomic. If a member moves in between, it may be counted twice or not at all.
+    The calls are not atomic. If a member ends between two of them, it may be counted twice or not at all.
     """
     plan, pending, succeeded, broken, skipped = (keys.of_batch(batch_id, role) for role in ROLES)
     return [
@@ -198,9 +204,10 @@ def batch_row(batch_id: str, values: Sequence[Any]) -> BatchRow | None:
 def scan_members(
     keys: Keys, batch_id: str, role: Literal["pending", "broken", "skipped"], cursor: str = FROM_START
 ) -> Call[tuple[str, dict[str, str]]]:
-    """Read one page of members, with their texts. The call returns the cursor of the next page; "0" = the last page.
+    """Read one page of member ids with the stored texts; batch_note.lua describes the text of each role.
 
-    A member that moves during the scan may be missing. A member may occur on two pages.
+    The call returns the cursor of the next page; "0" = this was the last page. A member that ends during the scan may
+    be missing. A member may occur on two pages.
     """
 
     def parse(reply: list[Any]) -> tuple[str, dict[str, str]]:

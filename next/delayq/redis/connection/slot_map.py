@@ -79,7 +79,7 @@ class SlotMap:
         return self._owners[key_slot(key.encode())]
 
     def primaries(self) -> list[str]:
-        """Return the nodes that have slots; those that failed last come last."""
+        """Return the nodes that have slots, sorted by their last failure: first the nodes without a failure."""
         return sorted(set(self._owners), key=lambda node: (self._failed_at.get(node, 0.0), node))
 
     def executor(self, node: str) -> ServerExecutor:

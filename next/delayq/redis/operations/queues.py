@@ -178,11 +178,12 @@ class QueueOperations(OperationsBase[RefT]):
                       ('30s', a timedelta). Workers use the new lease after at most a third of the old lease. Until
                       then, a job may run twice if the new lease is shorter.
             shards    number of parts into which the queue is divided, 1 to 64. You can change it only while the queue
-                      has no jobs. After a change, the workers of the queue exit as after `restart_workers`, so that
-                      their process manager starts them again.
+                      has no jobs, and no records of ended jobs that a relay has not handled yet. After a change, the
+                      workers of the queue exit as after `restart_workers`, so that their process manager starts them
+                      again.
 
-        The queue is created if it does not exist. Returns the new settings. Raises QueueInUse if `shards` changes and
-        the queue has jobs. Raises InvalidInput.
+        The queue is created if it does not exist. Returns the new settings. Raises QueueInUse if `shards` cannot be
+        changed now. Raises InvalidInput.
         """
         name = check_queue(queue)
         lease_ms = None if lease is None else _lease_ms(lease)
@@ -217,9 +218,10 @@ class QueueOperations(OperationsBase[RefT]):
         return QueueView(name, stats.lease_ms, len(shards), stats.paused_until_ms, holds)
 
     async def queue_remove(self, queue: str) -> None:
-        """Delete a queue that has no jobs. If it has several shards, their number is first set to 1.
+        """Delete an empty queue. If it has several shards, their number is first set to 1.
 
-        If the queue has jobs, QueueInUse is raised, with the numbers of jobs. Raises InvalidInput.
+        If the queue has jobs, or records of ended jobs that a relay has not handled yet, QueueInUse is raised, with
+        their numbers. Raises InvalidInput.
         """
         name = check_queue(queue)
         keys = self._session.keys

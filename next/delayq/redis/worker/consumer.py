@@ -69,8 +69,8 @@ class Trip(msgspec.Struct, frozen=True):
     If jobs are wanted but all queues are paused or rest, only the switches are read, at most once in 2 s.
 
     `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
-    no queue. `lower`: the queues with a lower priority. `limit`: number of new jobs that are
-    wanted; `_take_lower` may bring more.
+    no queue. `lower`: the queues with a lower priority. `limit`: number of new jobs that are wanted; `_take_lower` may
+    bring more.
     """
 
     started: Started[Any]

@@ -95,7 +95,7 @@ class RedisQueueKeeper:
         return queues
 
     def _list_own(self, listed: Sequence[str]) -> None:
-        """Add each queue of the worker that has jobs to the list, if the queue is missing there.
+        """If a queue of the worker has jobs and is not on the list, add the queue to the list.
 
         For example, Redis lost its data after a producer had added its queue to the list, and the producer then sent a
         job without adding the queue again.

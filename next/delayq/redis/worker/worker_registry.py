@@ -62,7 +62,7 @@ def list_names(keys: Keys) -> Call[list[str]]:
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
-    """Make the call that reads the description of a child; its value is None for an expired or unreadable one."""
+    """Make the call that reads the description of a child. It returns None for an expired or unreadable description."""
 
     def parse(reply: bytes | None) -> WorkerInfo | None:
         try:

@@ -75,7 +75,10 @@ class EventLoopRunner:
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: JobInFlight, attempt: Attempt) -> None:
-        """Await a handler, cancel the tasks that it left running, and end the attempt. Its context is active here."""
+        """Await a handler, cancel the tasks that it left running, and end the attempt.
+
+        This task runs in the context of the attempt.
+        """
         result: Any = None
         error: BaseException | None = None
         tasks: set[asyncio.Task[Any]] = set()

@@ -165,14 +165,18 @@ class JobRunner:
         outcome: Outcome | None,
         late_error: BaseException | None,
     ) -> None:
-        """Call the listeners of JobEnded. If they hang and the process is killed, a job that is done stays done."""
+        """Call the listeners of JobEnded.
+
+        If they hang and the process is killed, the supervisor acknowledges the job, provided that the handler succeeded
+        and nothing has to be stored (no result, no changed chain). Otherwise, the attempt counts as timed out.
+        """
         is_done = type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope
         self._in_flight.slots.mark_part(job.slot, Part.LISTENER_OF_DONE if is_done else Part.LISTENER)
         attempt.tell_ended(settlement, outcome, late_error)
 
     def _note_end(self, error: BaseException | None) -> None:
         if self._is_copy:
-            exit_as_copy(error)  # a process that the handler forked left the handler; only its parent is a child
+            exit_as_copy(error)  # the handler forked this process, which must not report an outcome
         if error is not None and _is_out_of_memory(error) and not self._in_flight.must_leave:
             logger.warning("a handler ran out of memory; its child process will be replaced")
             self._in_flight.must_leave = True
