@@ -3,7 +3,8 @@
 To settle a job is to report the outcome of its attempt. Each step of the loop sends at most one combined request to the
 backend, for example to Redis. This request, called a trip, settles finished jobs and fetches new ones. While the reply
 is on its way, the child runs the jobs that it already has. A step may also send other requests, for example to read
-pending jobs again. Only a child without jobs uses a blocking read, which waits until a new job comes.
+pending jobs again. Only a child without jobs uses a blocking read, which waits for a new job, at most `idle_wait`
+seconds.
 
 A lease is the time for which a fetched job belongs to a child. Each job of the child has a slot: the entry of the job
 in the memory that the child shares with its supervisor. The supervisor renews the leases of all jobs in slots. The
@@ -32,6 +33,7 @@ from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_ty
 
 from delayq.backends.protocol import Consumer
 from delayq.backends.values import SettleAnswer, Settlement, Stopped
+from delayq.core.display import several
 from delayq.core.errors import BackendError
 from delayq.core.outages import Outages
 from delayq.core.shards import queue_of
@@ -42,7 +44,9 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
-"""Default of `idle_wait`, in seconds. A child that may not fetch waits up to this time for the end of a running job."""
+"""Default of `idle_wait`, in seconds. A child that may not fetch waits up to IDLE_WAIT, whatever `idle_wait` is, for the
+end of one of its running jobs.
+"""
 
 BUSY_WAIT: Final = 0.02
 """Polling interval in seconds: while the child has running jobs and may fetch more, while the child has no job but may
@@ -170,10 +174,9 @@ class Child:
         self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning(
-                "%d finished jobs were not settled, because Redis refused the calls for their queues; the supervisor "
-                "tries to acknowledge those that succeeded and have nothing to store (no result, no changed chain); "
-                "the others run again",
-                refused,
+                "%s not settled, because Redis refused the calls for the queues; the supervisor tries to acknowledge "
+                "the jobs that succeeded and have nothing to store (no result, no changed chain); the others run again",
+                several(refused, "finished job"),
             )
 
     def settle(self) -> None:
