@@ -44,8 +44,8 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
-"""Default of `idle_wait`, in seconds. A child that may not fetch waits up to IDLE_WAIT, whatever `idle_wait` is, for the
-end of one of its running jobs.
+"""Default of `idle_wait`, in seconds. While a child may not fetch, it also waits up to IDLE_WAIT for the end of one of
+its running jobs, whatever `idle_wait` is.
 """
 
 BUSY_WAIT: Final = 0.02

@@ -30,8 +30,8 @@ def work(backend: Backend, defaults: Options, options: WorkerOptions, registry: 
     Raises ConfigError if the url cannot be used, or if encryption keys are set, but the package cryptography is not
     installed. Raises BackendUnavailable or OutcomeUnknown if the server has not answered after `options.start_timeout`
     (None = wait without end), BackendUnavailable if the embedded server does not start, and LoginRefused if Redis
-    refuses the login. Raises UnsafeSetup if the server evicts keys, unless `options.allows_eviction` is True. All errors
-    are raised before the first child is forked.
+    refuses the login. Raises UnsafeSetup if the server evicts keys, unless `options.allows_eviction` is True. All these
+    errors are raised before the first child is forked.
     """
     if defaults.key_ring is not None:
         _ = defaults.key_ring.fernet

@@ -8,8 +8,8 @@ the switches at its end, unless a signal interrupts the wait, or a wait on a Red
 is not read. If the new switches show that the queue of a new job is paused, the job is handed back: it returns to its
 queue at no cost.
 
-If a queue refuses a call, for example because a key was damaged, the queue rests: for a second, no jobs are read from it
-or settled in it. Other queues are not affected.
+If a queue refuses a call, for example because a key was damaged, the queue rests: for a second, no jobs are read from
+it or settled in it. Other queues are not affected.
 """
 
 import time
@@ -163,7 +163,7 @@ class RedisConsumer:
             requests.append(calls.read_new(self._keys, reading, self.name, limit))
             requests += self._state_calls()
         elif limit and self.now_ms() >= self._look_at_ms:
-            # All queues are paused or rest. A child with running jobs does not call `wait`, so the switches are read here.
+            # All queues are paused or rest. A child with running jobs does not call `wait`, so read the switches here.
             self._look_at_ms = self.now_ms() + int(PAUSED_WAIT * 1000)
             requests += self._state_calls()
         started = drive(self._executor.start(requests))
