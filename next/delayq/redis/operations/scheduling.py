@@ -139,7 +139,8 @@ class SchedulingOperations(OperationsBase[RefT]):
             encrypted=encrypted,
         )
         spec = self._session.with_destination(spec)
-        job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
+        now_ms = await self._server_ms() if spec.needs_server_time else int(clock.time() * 1000)
+        job = prepare(spec, self._session.options, now_ms)
         if job.queue not in self._session.shards.several:  # the usual case
             try:
                 (ref,) = await self._place(job.queue, 1, [job], on_conflict)
@@ -172,7 +173,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         computed now.
         """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
-        now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
+        needs_server_time = bool([spec for spec in given if spec.needs_server_time])
+        now_ms = await self._server_ms() if needs_server_time else int(clock.time() * 1000)
         jobs = _prepare_all(given, self._session.options, now_ms)
         return jobs if spread is None else spread_out(jobs, duration_ms(spread, field="spread"))
 
@@ -287,12 +289,12 @@ class SchedulingOperations(OperationsBase[RefT]):
             raise JobRunning(f"The job {job.id!r} is running, so it was not changed.", hint="Use another id.")
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
-    async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return the time in epoch ms, by the clock of this machine, or of the server if `must_be_server_time` is True.
+    async def _server_ms(self) -> int:
+        """Return the time of the server in epoch ms, which is read once a minute.
 
-        The server's clock is read once a minute. If a test has given a clock, its time is returned instead.
+        If a test has given a clock, its time is returned instead.
         """
-        if not must_be_server_time or clock.is_given():
+        if clock.is_given():
             return int(clock.time() * 1000)
         if self._clock.is_due():
             if self._session.create_storage is not None:
