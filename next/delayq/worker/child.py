@@ -126,6 +126,7 @@ class Child:
                 self.step()
             except BackendError as error:
                 self._outages.tell(UNREACHABLE, error)
+                self._must_replay = True  # then the next step makes a call, which shows whether the error has ended
                 self._try_again(self.step)
         self.drain()
 
