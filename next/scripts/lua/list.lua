@@ -21,7 +21,7 @@
 --            envelope  JSON, or '' if it was lost
 --            entry     stream entry id, for ready and reserved jobs; otherwise ''
 -- COST     O(limit * log n), where n is the number of jobs in the state; reads up to 1 MB of envelopes, but at least
---          one
+--          one envelope
 
 -- include: last_delivered
 

@@ -57,7 +57,7 @@ def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
 
 
 def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
-    """Pause a queue for `for_ms`, or for UNTIL_ENDED, or resume it with END.
+    """Pause or resume a queue. `for_ms`: length of the pause; UNTIL_ENDED = without end; END = resume the queue.
 
     The call returns the end of the pause in epoch ms; 0 = until the queue is resumed, -1 = not paused.
     """

@@ -55,7 +55,8 @@ _HINTS_OF_LOST: Final = (
     ("max number of clients", "Raise `maxclients` of the server, or close connections that are not needed."),
     (
         "mismatch",
-        "Use a host in the url that the certificate names. Sentinels and nodes of a Cluster must announce such a host.",
+        "In the url, use a host that the server's certificate names. Sentinels and nodes of a Cluster must announce such "
+        "a host.",
     ),
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
@@ -268,8 +269,8 @@ def hint_of_lost(reason: str, where: str) -> str:
         if "ssl_ca_path=" in where:
             return "Run `openssl rehash DIRECTORY` on the directory of ssl_ca_path, which must contain the CA."
         if "ssl_ca_certs=" in where:
-            return "The file of ssl_ca_certs does not have the certificate of its CA. Name the right file."
-        return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."
+            return "The file of ssl_ca_certs must contain the certificate of the CA that signed the server's certificate."
+        return "In the url, name the file with the CA certificate of the server: ?ssl_ca_certs=/path/ca.pem."
     if where.startswith("rediss"):
         return (
             "Check that the server is running, that the url is right, that its port uses TLS, and whether the server "

@@ -14,8 +14,8 @@ class SeveralServers:
     * `database`: the option `db`; '' = not given.
     * `query`: the other options.
 
-    `default_port`: the port of a host without a port. `form`: the right form of such a url. `more_options`: options
-    that do not concern the address of a single server.
+    `default_port`: the port of the hosts that the url names without a port. `form`: an example of such a url, for error
+    messages. `more_options`: options that such a url may have besides OPTIONS, the options of every url.
     """
 
     def __init__(self, url: str, *, default_port: int, form: str, more_options: Sequence[str] = ()) -> None:

@@ -141,10 +141,11 @@ class QueueOperations(OperationsBase[RefT]):
         return [worker for worker in found if worker is not None]
 
     async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
-        """Return the daily counts of events in a queue for the last `days` days, the oldest day first.
+        """Return how many jobs of a queue were scheduled, acknowledged, failed and so on, for each of the last days.
 
-        `queue`: None = the default queue. `days`: 1 to 90. A day is a day in UTC, and days without events are left out.
-        A janitor writes the counts every few seconds. Raises InvalidInput.
+        `queue`: None = the default queue. `days`: number of days, 1 to 90. The oldest day comes first. A day is a day in
+        UTC, and days without such jobs are left out. A janitor writes the counts every few seconds. Raises
+        InvalidInput.
         """
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)
