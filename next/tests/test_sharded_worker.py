@@ -80,8 +80,7 @@ def test_a_worker_leaves_when_the_number_changes(client: DelayQ, start: Start, t
     assert worker.wait(timeout=30) == 0
     assert (
         "the worker exits, so that its process manager starts it again: the number of shards of queue orders is now 3 "
-        "instead of 8"
-        in (tmp_path / "err").read_text()
+        "instead of 8" in (tmp_path / "err").read_text()
     )
     client.schedule_many([JobSpec(name="note", queue="orders") for _ in range(30)])
     assert start("--stop-when-empty").wait(timeout=60) == 0

@@ -159,5 +159,5 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
             "retention ends, or by the method `forget`. Reserved jobs end in their workers. Records in the outbox are "
-            "deleted while a worker or `delayq move` serves the queue.",
+            "deleted while a worker with a mover, or `delayq move`, serves the queue.",
         )

@@ -50,8 +50,8 @@ class Waiting(msgspec.Struct, frozen=True):
     * `again_at`: the time (by the clock of the relay) at which the waiting records must be tried again.
     * `is_more`: True = there are records after `last` that have not been read yet.
 
-    The next page begins after `last` while `is_more` is True or `again_at` has not passed, and otherwise at the start of
-    the outbox.
+    The next page begins after `last` while `is_more` is True or `again_at` has not passed, and otherwise at the start
+    of the outbox.
     """
 
     last: str

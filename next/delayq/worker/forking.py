@@ -55,7 +55,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def fork(main: Callable[[], int], *, title: str) -> int:
-    """Run `main` in a new process and return the id of the process. The exit code is the result of `main`.
+    """Run `main` in a new process and return the id of the process.
+
+    The exit code of the process is the result of `main`, or 70 if `main` raises an exception.
 
     `title`: name of the process in `top` and `ps -o comm` (on Linux), at most 15 letters.
 

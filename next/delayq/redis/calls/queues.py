@@ -21,7 +21,7 @@ END = -1
 
 
 class Configured(msgspec.Struct, frozen=True, gc=False):
-    """The settings of a queue and its number of jobs. `shards` is 0 before the first job."""
+    """The settings of a queue and its number of jobs. `shards` is 0 if the queue has never stored a number."""
 
     lease_ms: int
     shards: int

@@ -30,7 +30,7 @@ class LimitOperations:
         self._list_at: dict[str, float] = {}
 
     async def acquire(self, name: str, limit: int, *, holder: str, expire_ms: int, key: str = "") -> int | None:
-        """Take a place of a concurrency limit. Return the end of the place in epoch ms, or None if all are held.
+        """Take a place of a concurrency limit. Return the end of the place in epoch ms, or None if no place is free.
 
         `holder`: queue and id of the job, with a space in between. A holder has at most one place. Raises InvalidInput.
         """
@@ -76,8 +76,8 @@ class LimitOperations:
     async def free(self, name: str, key: str | None = None, job: str | None = None) -> int:
         """Free places of a limit, and return their number. The jobs that had the places go on running.
 
-        `key`: only places of this key; None = of all keys. `job`: only the place of the job with this id. Raises
-        LimitNotFound.
+        `key`: only places of this key; None = of all keys. `job`: only places of jobs with this id; None = of all jobs.
+        Raises LimitNotFound and InvalidInput.
         """
         session = self._session
         if not await session.executor.run(calls.is_listed(session.keys, check_limit_name(name))):

@@ -126,7 +126,7 @@ class QueueOperations(OperationsBase[RefT]):
         return await self._control("", UNTIL_ENDED)
 
     async def workers(self) -> list[WorkerInfo]:
-        """List the child processes of all live workers. A process that died stays on the list for up to 30 s.
+        """List the child processes of all live workers. If a whole worker died, they stay listed for up to 30 s.
 
         If the cluster node that stores the description of a process does not answer, the WorkerInfo of this process has
         only the name, and the reason in `about["error"]`.
@@ -143,8 +143,8 @@ class QueueOperations(OperationsBase[RefT]):
     async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
         """Return how many jobs of a queue were scheduled, acknowledged, failed and so on, for each of the last days.
 
-        `queue`: None = the default queue. `days`: number of days, 1 to 90. The oldest day comes first. A day is a day in
-        UTC, and days without such jobs are left out. A janitor writes the counts every few seconds. Raises
+        `queue`: None = the default queue. `days`: number of days, 1 to 90. The oldest day comes first. A day is a day
+        in UTC, and days without such jobs are left out. A janitor writes the counts every few seconds. Raises
         InvalidInput.
         """
         name = self._queue(queue)
