@@ -83,7 +83,10 @@ class SwitchReader:
         return (min(ends) - now_ms) / 1000 if ends else math.inf
 
     def at(self, now_ms: int) -> Switches:
-        """Return the switches that are in force at this time. A pause whose end is 0 has no end."""
+        """Return the switches that are in force at this time. A pause whose end is 0 has no end.
+
+        If a queue has another number of shards now, the time of the restart request is `now_ms`.
+        """
         if not self._paused_until and not self._all_until and not self._restart_ms and not self._has_other_shards:
             return _NOTHING
         paused = frozenset(queue for queue, until in self._paused_until.items() if until == 0 or until > now_ms)
