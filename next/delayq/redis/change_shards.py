@@ -43,7 +43,7 @@ class Progress:
 async def change_shards(session: Session, queue: str, count: int) -> None:
     """Set the number of shards of an empty queue. If it has jobs or records, raise QueueInUse with their numbers.
 
-    The hint of a BackendError names the next step: repeat the change, because it is incomplete, or repeat it if wanted.
+    The hint of a BackendError states whether the change is incomplete and must therefore be repeated.
     """
     progress = Progress()
     again = f"`delayq queue set {queue} --shards {count}`"
