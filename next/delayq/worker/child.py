@@ -396,8 +396,8 @@ class Child:
             settled.append(job)
             if answer == SettleAnswer.FENCED and job.delivery.id:
                 logger.warning(
-                    "job %s of %s: result not recorded; its lease expired while it ran (it may run again), or it was "
-                    "already recorded and the reply was lost",
+                    "job %s of %s: result not recorded, because the lease expired while the job ran (the job may run "
+                    "again), or because the result was already recorded and the reply was lost",
                     job.delivery.id,
                     queue_of(job.delivery.queue),
                     extra={"job_id": job.delivery.id, "queue": queue_of(job.delivery.queue)},

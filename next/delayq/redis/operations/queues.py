@@ -126,7 +126,7 @@ class QueueOperations(OperationsBase[RefT]):
         return await self._control("", UNTIL_ENDED)
 
     async def workers(self) -> list[WorkerInfo]:
-        """List the child processes of all live workers. If a whole worker died, they stay listed for up to 30 s.
+        """List the child processes of all live workers. Processes of a worker that died stay listed for up to 30 s.
 
         If the cluster node that stores the description of a process does not answer, the WorkerInfo of this process has
         only the name, and the reason in `about["error"]`.
