@@ -55,8 +55,8 @@ class Part(msgspec.Struct, frozen=True):
 class ClusterExecutor(Executor):
     """Sends calls to the nodes of a cluster. Each call of a trip has its own outcome.
 
-    If a node fails, its calls are sent again for up to `retry_timeout` seconds, as by ServerExecutor, because another
-    node may take over its slots. After this time, the outcome of each of these calls is a NodeError. A call without a
+    If a node fails, its calls are sent again for up to `retry_timeout` seconds, because another node may take over its
+    slots. The conditions for this are those of ServerExecutor. After this time, the outcome of each of these calls is a NodeError. A call without a
     key goes to the node of the previous call of its trip, or to any primary if it is the first call.
 
     `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay

@@ -123,7 +123,7 @@ def _checked_holder(holder: str) -> str:
             holder.encode()
             return holder
     raise InvalidInput(
-        f"The holder of a place is {shown(holder)}.",
+        f"The holder of a place is {shown(holder)}, not the queue and the id of a job.",
         hint="Write the queue and the id of the job: 'orders order-42'.",
         field="holder",
     )

@@ -69,7 +69,7 @@ class QueueOperations(OperationsBase[RefT]):
         name = self._queue(queue)
         span_ms = duration_ms(span, field="span")
         if span_ms < 1:
-            raise InvalidInput(f"span is {shown(span)}.", hint="Use a length of time such as 1m.", field="span")
+            raise InvalidInput(f"span is {shown(span)}, less than 1 ms.", hint="Use a time such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         shards, now_ms = await self._session.shards.read_with_time(name)
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]

@@ -328,7 +328,9 @@ def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
     for position, spec in enumerate(given):
         if spec.__class__ is not JobSpec and not isinstance(spec, JobSpec):
             raise InvalidInput(
-                f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec('order.close', …).", field="specs"
+                f"specs[{position}] is {shown(spec)}, not a JobSpec.",
+                hint="Use JobSpec('order.close', …).",
+                field="specs",
             )
     return given
 
