@@ -56,8 +56,9 @@ class ClusterExecutor(Executor):
     """Sends calls to the nodes of a cluster. Each call of a trip has its own outcome.
 
     If a node fails, its calls are sent again for up to `retry_timeout` seconds, because another node may take over its
-    slots. The conditions for this are those of ServerExecutor. After this time, the outcome of each of these calls is a NodeError. A call without a
-    key goes to the node of the previous call of its trip, or to any primary if it is the first call.
+    slots. The conditions for this are those of ServerExecutor. After this time, the outcome of each of these calls is a
+    NodeError. A call without a key goes to the node of the previous call of its trip, or to any primary if it is the
+    first call.
 
     `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay
     the work for others. `sleep`: sleeps in the thread or event loop of the caller. `wake_fd`: a descriptor that becomes
