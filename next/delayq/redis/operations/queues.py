@@ -42,8 +42,8 @@ class QueueOperations(OperationsBase[RefT]):
         totals: dict[str, QueueStats | BackendError] = {}
         left = names
         while left:
-            # One trip, because each trip to a node that hangs takes seconds. It is repeated for a queue whose number of
-            # shards has changed.
+            # One trip, because each trip to a node that hangs takes seconds. The trip is repeated for a queue whose
+            # number of shards has changed.
             shards = {name: shard_names(name, session.shards.known(name)) for name in left}
             trip: list[Call[Any]] = session.shards.calls(left)
             trip += [inspect.stats(session.keys, shard) for name in left for shard in shards[name]]
