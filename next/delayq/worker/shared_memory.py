@@ -156,7 +156,7 @@ class SlotTable:
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
     def mark_running(self, slot: int, *, since: float) -> None:
-        """Mark a job as running since a time of the clock of this table."""
+        """Mark a job as running. `since`: its start time, by the `clock` of this table."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         self._floats[(start + _SINCE) // 8] = since
         self._memory[start] = _RUNNING
@@ -190,7 +190,7 @@ class SlotTable:
         return self._memory[start + _ORDER] == self._memory[start + _USE]
 
     def take_replay(self) -> bool:
-        """Return True if the supervisor asked for a replay since the last call."""
+        """Return True if, since the last call, the supervisor ordered a replay: to read the pending jobs again."""
         wanted = self._memory[_REPLAY] == 1
         if wanted:
             self._memory[_REPLAY] = 0
@@ -213,7 +213,7 @@ class SlotTable:
         self._floats[_IDLE_SINCE // 8] = 0.0
 
     def set_idle(self, since: float, *, has_unread: bool = False) -> None:
-        """Record that the child has had no job since this time, unless it was idle before.
+        """Record since when the child has had no job. If the child was idle before, the earlier time stays.
 
         `has_unread`: a queue could not be read.
         """
@@ -225,7 +225,7 @@ class SlotTable:
         self._counts[_RESTART_MS // 8] = restart_ms
 
     def turns(self) -> int:
-        """Return how many turns the supervisor has taken since the last `clear`."""
+        """Return how many turns of its loop the supervisor has made since the last `clear`."""
         return self._counts[_TURNS // 8]
 
     def count_finished(self) -> None:
