@@ -76,8 +76,8 @@ class Outages:
 class RefusedLogins:
     """Measures for how long the server has refused the login of a process.
 
-    A refused login is tried again after a second or two. If no login was refused for half of LOGIN_PATIENCE, the process
-    made no call, or its calls failed for another reason. Then the time counts from the next refused login.
+    A refused login is tried again after a second or two. If no login was refused for half of LOGIN_PATIENCE, then the
+    process made no call, or its calls failed for another reason. The time then counts from the next refused login.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
