@@ -14,8 +14,9 @@ child keeps these rules:
   ago, because the child cannot see whether the supervisor renewed the lease in time, for example after both were
   suspended. If that read is older, the child first re-reads its pending jobs: the jobs that were delivered to it and
   are not settled. This renews their leases and shows which jobs still belong to the child.
-* Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
-  pending jobs again. This second read is called a replay.
+* Lost replies. If a step fails, the child does not know which jobs the backend delivered, so it reads its pending jobs
+  again. It also does this if the supervisor asks for it, because more jobs are pending than the slots show. This read
+  is called a replay.
 * Suspects. A suspect is a job with at least two recoveries: its child or worker died, or the lease of the job expired,
   at least twice. For up to one lease after a suspect gets its slot, the child takes no other jobs, so that the suspect
   can run alone. The suspect starts as soon as no other job runs. If other jobs still run after one lease, the suspect
@@ -78,7 +79,8 @@ class Child:
 
     `lease`: shortest lease of the queues, in seconds. `jobs_left`: how many jobs the child may run; None = any number.
     `rest`: pause before the next job starts, in seconds. `idle_wait`: longest wait for a job in one call, in seconds.
-    `awaits_follow_ups`: True = the child does not count as idle while follow-up jobs are about to be sent.
+    `awaits_follow_ups`: True = the child does not report that it is idle while follow-up jobs are about to be sent, so
+    that a worker that stops when its queues are empty waits for these jobs.
     """
 
     def __init__(
@@ -175,8 +177,8 @@ class Child:
         self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning(
-                "%s not settled, because Redis refused the calls for the queues; the supervisor tries to acknowledge "
-                "the jobs that succeeded and have nothing to store (no result, no changed chain); the others run again",
+                "%s not settled, because Redis refused the calls for their queues; the supervisor tries to acknowledge "
+                "those that succeeded and have no result and no changed chain to store; the others run again",
                 several(refused, "finished job"),
             )
 
@@ -353,7 +355,8 @@ class Child:
     def _are_jobs_used_up(self) -> bool:
         """Return True if the running jobs are the last ones that this child may run.
 
-        More jobs may wait, because one read of several queues can bring a job of each. Such jobs are handed back.
+        Other jobs can be waiting, because a read of several queues can bring more jobs than were asked for. `drain`
+        hands these jobs back.
         """
         return self._jobs_left is not None and (self._slots.finished() + self._in_flight.running() >= self._jobs_left)
 

@@ -45,7 +45,7 @@ class JobInFlight(msgspec.Struct, gc=False, eq=False):
 
     `read_at`: when the last read that delivered the job was sent. `added_at`: when the job got its slot. `started_at`:
     when the job started. These times come from the clock of InFlight. `limit`: how many seconds the job may run.
-    `limit_at`: the end of this limit, in `slots.now()` time. For both, 0 = no limit.
+    `limit_at`: the time at which the job exceeds this limit, by the clock `slots.now()`. For both, 0 = no limit.
 
     `is_suspect`: the job should run alone in the process. `is_interrupted`: `take_interruptions` has returned the job,
     so it is not interrupted again.
@@ -134,7 +134,10 @@ class InFlight:
             return True
 
     def arm(self, job: JobInFlight, limit: float | None, *, name: str) -> None:
-        """Set how many seconds a running job may run from now on; None = no limit. `name`: the job name."""
+        """Set how many seconds a running job may run from now on; None = no limit.
+
+        The end of this time and `name`, the job name, are also written into the slot, for the supervisor.
+        """
         if limit is not None:
             job.limit = limit
             job.limit_at = self.slots.now() + limit
@@ -270,7 +273,7 @@ class InFlight:
             return self._take(lambda job: job.added_at < oldest and not (has_free_thread and job.is_suspect))
 
     def take_read_until(self, time: float) -> list[JobInFlight]:
-        """Take out the waiting jobs that no read after `time` has returned, to forget them.
+        """Take out the waiting jobs whose last read was sent at `time` or earlier, so that the caller can forget them.
 
         Other workers usually own these jobs by now.
         """

@@ -27,8 +27,8 @@ SUSPENDED_AFTER: Final = 1.0
 """If a turn starts more than this many seconds late, the whole worker was suspended, for example by SIGSTOP.
 
 The time limits of all running jobs are then extended by the delay, because the handlers did not run either. After a
-step that took too long (see LONGEST_STEP), they are extended by the whole time of the step. The grace period is not
-extended.
+step that took too long (see LONGEST_STEP), the time limits are extended by the whole duration of the step. The grace
+period is not extended.
 """
 
 LONGEST_STEP: Final = 2.0
@@ -118,9 +118,10 @@ class Supervisor:
         return self._try("settle jobs of dead children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
-        """Step each role. After each step, check whether to stop, because a step takes long if Redis does not answer.
+        """Step each role. After each step, let `Stopping` continue the shutdown, if one has begun.
 
-        If the grace period is over, skip the other roles, because the children have just been killed.
+        One step takes long if Redis does not answer, so the end of the turn would be too late for this. If the grace
+        period is over, skip the other roles, because the children have just been killed.
         """
         for role in self._alive:
             self._try(type(role).__name__, partial(role.step, children, self._clock()))

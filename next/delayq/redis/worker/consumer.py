@@ -48,8 +48,8 @@ end, so a short wait lets `resume` take effect soon.
 OFTEN: Final = 0.1
 SELDOM: Final = 0.5
 OFTEN_FOR: Final = 10.0
-"""On a Redis Cluster, an idle child asks for jobs every OFTEN seconds until OFTEN_FOR seconds after its last job, and
-then every SELDOM seconds."""
+"""On a Redis Cluster, an idle child asks for jobs every OFTEN seconds until OFTEN_FOR seconds after the last wait that
+returned a job, or after its start, and then every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
 """If a wait on a Redis Cluster begins less than this many seconds after the last read of the previous wait, it pauses
@@ -70,9 +70,9 @@ class Trip(msgspec.Struct, frozen=True):
 
     If jobs are wanted but all queues are paused or rest, only the switches are read, at most once in 2 s.
 
-    `settling`: the calls that settle jobs. `settled`: number of settlements. `reading`: the queue that is read; None =
-    no queue. `lower`: the queues with a lower priority. `limit`: number of new jobs that are wanted; `_take_lower` may
-    bring more.
+    `settling`: the calls that settle jobs. `settled`: number of settlements that `begin` was asked for, including those
+    that were not sent because their queue rests. `reading`: the queue that is read; None = no queue. `lower`: the
+    queues with a lower priority. `limit`: number of new jobs that are wanted; `_take_lower` may bring more.
     """
 
     started: Started[Any]
@@ -144,7 +144,7 @@ class RedisConsumer:
         return self._switches.at(self.now_ms())
 
     def has_unread(self) -> bool:
-        """Return True if a queue could not be read: its last call failed."""
+        """Return True if the last call for one of the queues failed, so that this queue may have jobs."""
         return self._resting.have_refused()
 
     def has_follow_ups(self) -> bool:
@@ -154,7 +154,11 @@ class RedisConsumer:
         return any(outcome is True for outcome in drive(self._executor.run_all(requests)))
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
-        """Send settlements and a read of up to `limit` new jobs in one request, without waiting for the reply."""
+        """Send settlements and a read of up to `limit` new jobs in one request, without waiting for its reply.
+
+        Changed chains are stored before that, in a request of their own. Settlements for resting queues are not sent;
+        `complete` returns NOT_SETTLED for them.
+        """
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
         if any(one.before is not None for one in settling):
             settling = self._with_stored_chains(settling)
@@ -218,7 +222,7 @@ class RedisConsumer:
         return answers, taken
 
     def wait(self, timeout: float) -> list[Delivery]:
-        """Wait up to `timeout` seconds for new jobs. Return at most one job of each queue.
+        """Wait up to `timeout` seconds for new jobs. Return at most one job of each shard.
 
         If a signal interrupts the wait, return the pending jobs instead, because the interrupted read may have
         delivered some. While a queue is paused or rests, the wait is at most 2 s.
@@ -341,7 +345,8 @@ class RedisConsumer:
     def _note(self, queues: Sequence[str], taken: Sequence[Delivery]) -> None:
         """Record which of the queues that were read had jobs, and how many.
 
-        A shard without jobs gets the count of the shard with the most jobs, so that the others are read first.
+        If a shard had no jobs, its count is set to the highest count of all shards, so that the other shards of its
+        queue are read first.
         """
         counts = Counter(job.queue for job in taken)
         self._had_jobs.difference_update(queues)
@@ -360,7 +365,10 @@ class RedisConsumer:
         return taken
 
     def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
-        """Return the new jobs from the outcomes of reads, without jobs of paused queues. Refusing queues rest."""
+        """Return the new jobs from the outcomes of reads. Hand back jobs of paused queues.
+
+        A queue whose read failed rests.
+        """
         known = [self._create_if_missing(queue, outcome) for queue, outcome in zip(queues, outcomes, strict=True)]
         return self._without_paused([job for jobs in self._resting.values(queues, known) for job in jobs])
 
