@@ -54,21 +54,32 @@ class Relay:
             self._all_at = now + EVERY
         self._outboxes.update(queue for queue, again_at in self._again_at.items() if again_at <= now)
         for queue in self.resting.awake(sorted(self._outboxes)):
-            self._outboxes.discard(queue)
-            self._again_at[queue] = now  # so that the next step calls the queue again after an error that is raised
-            try:
-                with self._undisturbed():
-                    answer = self._keeper.follow_up(queue)
-            except Exception as error:
-                self.resting.rest_unless_away(queue, error)
-                self._again_at[queue] = self._clock() + REST
-                continue
-            self.relayed += answer.relayed
-            self._again_at.pop(queue)
-            if answer.again_in is not None:
-                self._again_at[queue] = self._clock() + answer.again_in
-            if answer.error is not None:
-                self.resting.rest_unless_away(queue, answer.error)
-            else:
-                self.resting.worked([queue])
+            self._follow_up(queue)
         return max(min([self._all_at, *self._again_at.values()]) - self._clock(), 0.0)
+
+    def run_once(self) -> None:
+        """Send the follow-up jobs of all outboxes that have records, each outbox once from its start to its end."""
+        for queue in sorted(self._outboxes):
+            while self._follow_up(queue):
+                pass
+
+    def _follow_up(self, queue: str) -> bool:
+        """Handle one page of the records of an outbox. Return True if the next page can be handled at once."""
+        self._outboxes.discard(queue)
+        self._again_at[queue] = self._clock()  # so that the next step calls the queue again if an error is raised
+        try:
+            with self._undisturbed():
+                answer = self._keeper.follow_up(queue)
+        except Exception as error:
+            self.resting.rest_unless_away(queue, error)
+            self._again_at[queue] = self._clock() + REST
+            return False
+        self.relayed += answer.relayed
+        self._again_at.pop(queue)
+        if answer.again_in is not None:
+            self._again_at[queue] = self._clock() + answer.again_in
+        if answer.error is not None:
+            self.resting.rest(queue, answer.error)
+        else:
+            self.resting.worked([queue])
+        return answer.again_in == 0.0

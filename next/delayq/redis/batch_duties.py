@@ -66,21 +66,34 @@ class BatchDuties:
                         step.error = error
 
     async def fulfill(self, step: Step, batch_id: str, noted: Noted, failed: Mapping[str, str] = NO_FAILURE) -> None:
-        """Fulfill the due duties of a batch: cancel waiting members, and add the jobs of the other duties to a step.
+        """Add the jobs of the due duties of a batch to a step. `cancel_due` fulfills the duty `cancel`.
 
         `failed`: the headers for `catch` jobs, which describe the first failure.
         """
         for duty in noted.due:
             if duty == "cancel":
-                if not await self._cancel.some(batch_id):
-                    step.again_in = 0.0
-                    continue
-            else:
-                jobs, next_batch = _jobs_of_duty(batch_id, duty, noted, failed, step.now_ms)
-                step.add(jobs, f"{batch_id}.{duty}")
-                if next_batch is not None:
-                    await self.start(step, next_batch)
+                step.cancels.append(batch_id)
+                continue
+            jobs, next_batch = _jobs_of_duty(batch_id, duty, noted, failed, step.now_ms)
+            step.add(jobs, f"{batch_id}.{duty}")
+            if next_batch is not None:
+                await self.start(step, next_batch)
             step.told.append((batch_id, duty))
+
+    async def cancel_due(self, steps: Sequence[Step]) -> None:
+        """Cancel the waiting members of the batches that these steps must cancel.
+
+        This comes after the jobs of the other duties were sent, because the queue of a member may be out of order.
+        """
+        for step in steps:
+            for batch_id in step.cancels:
+                try:
+                    if await self._cancel.some(batch_id):
+                        step.told.append((batch_id, "cancel"))
+                    else:
+                        step.again_in = 0.0
+                except BackendError as error:
+                    step.error = error
 
     async def start(self, step: Step, plan: BatchPlan) -> None:
         """Open a batch that is a link of a chain, and add its `before` jobs and its members to a step."""

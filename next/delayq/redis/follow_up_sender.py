@@ -50,6 +50,7 @@ class Step(msgspec.Struct):
     * `now_ms`: the time at which the job ended. The delays of the next jobs count from this time.
     * `members`: members of batches that this step sends, each with the id of its batch. When all jobs of this step are
       stored, the batches record that these members were sent.
+    * `cancels`: ids of batches whose waiting members must be cancelled.
     * `told`: duties, each with the id of its batch, to report as fulfilled when all jobs of this step are stored.
     * `again_in`: seconds until the next try, for example because a unique key is taken or a batch has more members to
       cancel; None = no further try is needed.
@@ -61,6 +62,7 @@ class Step(msgspec.Struct):
     follows: FollowUps
     sends: list[Send] = []
     members: list[tuple[str, NewJob]] = []
+    cancels: list[str] = []
     told: list[tuple[str, str]] = []
     again_in: float | None = None
     error: BackendError | None = None

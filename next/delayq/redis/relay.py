@@ -43,6 +43,11 @@ WAIT_AFTER_ERROR: Final = 1.0
 """Seconds until a record is tried again after an error."""
 
 
+SHORTEST_WAIT: Final = 0.001
+"""Shortest time until waiting records are tried again, in seconds. It is above 0, because 0 means that the next page
+can be relayed at once."""
+
+
 class Waiting(msgspec.Struct, frozen=True):
     """Waiting records in the outbox of a queue: they must be tried again later, for example after an error.
 
@@ -106,6 +111,8 @@ class OutboxRelay:
             calls.read_outbox(self._keys, queue, relay=self._name, hold_ms=CLAIM_MS, after=after)
         )
         if page.is_held:
+            if left is not None:
+                self._waiting[queue] = left
             return Relayed(0, HELD_WAIT)
         steps = [self._step(row, queue) for row in page.rows]
         relayed = 0
@@ -120,7 +127,7 @@ class OutboxRelay:
         error = next((step.error for step in steps if step.error is not None), None)
         if page.is_more:
             return Relayed(relayed, 0.0, error)
-        return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), 0.0), error)
+        return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), SHORTEST_WAIT), error)
 
     def _waiting_after(self, steps: Sequence[Step], before: Waiting | None, *, is_more: bool) -> Waiting | None:
         """Return the waiting records of these steps, together with the records that were waiting before.
@@ -164,6 +171,7 @@ class OutboxRelay:
             if step.follows.batch is not None and step.error is None:
                 await self._batches.start(step, step.follows.batch)
         await self._sender.send(steps)
+        await self._batches.cancel_due(steps)
         await self._batches.cancel_late(steps)
         await self._batches.record_all_sent(steps)
         await self._batches.tell(steps)

@@ -134,8 +134,7 @@ def move_once(backend: Backend, options: Options, *, allows_eviction: bool) -> t
     janitor.step(set())
     while mover.step(set()) == 0:
         pass
-    while relay.step(set()) == 0:
-        pass
+    relay.run_once()
     failures = mover.resting.failures + relay.resting.failures + janitor.resting.failures
     return mover.promoted, keeper.has_all_queues and not failures
 

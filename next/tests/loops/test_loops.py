@@ -337,6 +337,15 @@ def test_the_relay_goes_on_with_the_next_page_after_a_page_with_an_error(caplog:
     assert (relay.relayed, relay.resting.have_refused()) == (2, False)
 
 
+def test_a_single_run_of_the_relay_ends_also_when_records_must_wait(caplog: pytest.LogCaptureFixture) -> None:
+    keeper = FakeQueues(a=[])
+    answers = [Relayed(500, 0.0, CallRefused("WRONGTYPE")), Relayed(500, 0.0), Relayed(1, 0.001)]
+    keeper.follow_up = lambda queue: answers.pop(0)  # type: ignore[method-assign]
+    relay = Relay(keeper, {"a"}, clock=FakeClock())
+    relay.run_once()
+    assert (relay.relayed, relay.resting.failures) == (1001, 1)
+
+
 def test_the_janitor_repairs_a_queue_with_an_error_again_at_the_next_reclaim(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     clock, keeper = FakeClock(), FakeQueues(a=[])

@@ -346,6 +346,38 @@ def test_records_with_errors_do_not_delay_the_later_pages(queue: QueueOnServer, 
     assert server.hlen(queue.keys.of_queue("broken", "jobs")) == PAGE + 1
 
 
+def test_waiting_records_whose_time_has_come_at_the_end_of_a_pass_do_not_begin_another_at_once(
+    queue: QueueOnServer, server: redis.Redis
+) -> None:
+    clock = Clock()
+    server.set(queue.keys.of_queue("broken", "jobs"), "another type")
+    for n in range(PAGE + 1):
+        record = chained(f"first-{n}", link(f"next-{n}", queue="broken"))
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": record})
+    relay = make_relay(queue, clock=clock)
+    assert drive(relay.relay("orders")).again_in == 0.0
+    clock.now += 10
+    again_in = drive(relay.relay("orders")).again_in
+    assert again_in is not None and again_in > 0.0
+
+
+def test_a_relay_keeps_its_place_while_another_relay_holds_the_outbox(
+    queue: QueueOnServer, server: redis.Redis
+) -> None:
+    server.set(queue.keys.of_queue("broken", "jobs"), "another type")
+    for n in range(PAGE):
+        record = chained(f"first-{n}", link(f"next-{n}", queue="broken"))
+        server.xadd(queue.key("outbox"), {"ended": "done", "job": record})
+    assert queue.ack(start(queue, chained("last", link("behind", delay_ms=HOUR)), "last"))
+    relay = make_relay(queue)
+    drive(relay.relay("orders"))
+    queue.read_outbox("relay-2", hold_ms=1_000, now="")
+    assert drive(relay.relay("orders")) == Relayed(0, HELD_WAIT)
+    server.hdel(queue.key("meta"), "relay_until")
+    drive(relay.relay("orders"))
+    assert "behind" in ids_of(queue)
+
+
 # --- batches
 
 
@@ -559,11 +591,11 @@ def test_a_member_that_cannot_be_cancelled_does_not_delay_other_chains(
     relay = make_relay(queue, clock=clock)
     one, two = drive(relay.relay("orders")), drive(relay.relay("orders"))
     assert isinstance(one.error, CallRefused) and two.error is None
-    assert "behind" in ids_of(queue)
+    assert {"behind", "catch"} <= ids_of(queue)
     server.delete(jobs)
     clock.now += 1
     assert drive(relay.relay("orders")).error is None
-    assert "catch" in ids_of(queue)
+    assert counts(queue) == (1, 0, 1, 1)
 
 
 def test_a_batch_in_a_chain_goes_on_after_its_last_member(queue: QueueOnServer) -> None:

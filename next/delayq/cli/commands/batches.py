@@ -11,9 +11,18 @@ from delayq.cli.output import confirm, print_json, print_note, print_table, prin
 from delayq.cli.progress import Progress
 from delayq.cli.session import session_of
 from delayq.cli.unconfirmed import UNCERTAIN
+from delayq.client import DelayQ
 from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.display import several
-from delayq.core.errors import BatchNotFound, Conflict, OutcomeUnknown, replace_hint
+from delayq.core.errors import (
+    BackendError,
+    BatchNotFound,
+    CallRefused,
+    Conflict,
+    NodeError,
+    OutcomeUnknown,
+    replace_hint,
+)
 from delayq.core.json_shapes.batches import (
     BatchOutcomeShape,
     BatchRetryShape,
@@ -95,15 +104,19 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
         try:
             info = client.batches.require(id)
             failed = client.batches.failed(id, limit=MAX_JOBS) if info.failed else []
-            missing = client.batches.without_job(id, limit=MAX_JOBS) if info.finished_ms is None else []
+            missing, refused = _without_job(client, info)
         except BatchNotFound:
             if json:
                 print_json(UnknownBatchShape(id))
             raise
     if json:
         print_json(BatchShape.of(info).with_jobs(failed, missing))
+    else:
+        _print_batch(info, failed, missing or ())
+    if refused is not None:
+        raise refused
+    if json:
         return
-    _print_batch(info, failed, missing)
     if missing and not session.quiet:
         reasons = dict.fromkeys(job.reason for job in missing)
         if info.is_cancelled:
@@ -118,6 +131,16 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
             f"`delayq failed show {job_id} --queue {queue}` shows the error of a job. "
             f"`delayq batch retry {id}` retries all failed jobs of the batch."
         )
+
+
+def _without_job(client: DelayQ, info: BatchInfo) -> tuple[Sequence[MissingJob] | None, BackendError | None]:
+    """Return the pending members without a job; or None, and the error if the queue of a member cannot be read."""
+    if info.finished_ms is not None:
+        return [], None
+    try:
+        return client.batches.without_job(info.id, limit=MAX_JOBS), None
+    except (CallRefused, NodeError) as error:
+        return None, error
 
 
 @batch.command("cancel")

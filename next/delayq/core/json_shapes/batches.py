@@ -57,12 +57,17 @@ class BatchShape:
             finished=time_text(batch.finished_ms),
         )
 
-    def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[MissingJob]) -> "FullBatchShape":
-        """Return the shape with failed and missing jobs of the batch. `failed`: queue and id of each failed job."""
+    def with_jobs(self, failed: Iterable[tuple[str, str]], missing: Iterable[MissingJob] | None) -> "FullBatchShape":
+        """Return the shape with failed and missing jobs of the batch.
+
+        `failed`: queue and id of each failed job. `missing`: None = the queue of a member cannot be read.
+        """
         return FullBatchShape(
             **members_of(self),
             failed_jobs=[JobIdShape(id, queue) for queue, id in failed],
-            without_job=[MissingJobShape(job.id, job.queue, job.member, job.reason) for job in missing],
+            without_job=None
+            if missing is None
+            else [MissingJobShape(job.id, job.queue, job.member, job.reason) for job in missing],
         )
 
 
@@ -87,10 +92,11 @@ class FullBatchShape(BatchShape):
     """Answer of `delayq batch show`.
 
     `failed_jobs` lists up to 20 failed jobs of the batch, and `without_job` up to 20 pending members that have no job.
+    `without_job` is None if the queue of a member cannot be read.
     """
 
     failed_jobs: list[JobIdShape]
-    without_job: list[MissingJobShape]
+    without_job: list[MissingJobShape] | None
 
 
 @dataclass(frozen=True, slots=True)

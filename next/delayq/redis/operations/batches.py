@@ -12,6 +12,7 @@ from delayq.core.batch_info import BatchInfo, MissingJob
 from delayq.core.chain import BatchPlan, Chain, id_of, read_plan
 from delayq.core.display import shown
 from delayq.core.errors import (
+    BackendError,
     BatchNotFound,
     CallRefused,
     Conflict,
@@ -19,6 +20,7 @@ from delayq.core.errors import (
     JobNotFailed,
     JobNotFound,
     NotConfirmed,
+    replace_hint,
 )
 from delayq.core.follow_up import FollowUps, member_jobs
 from delayq.core.job_spec import check_whole_number
@@ -123,7 +125,8 @@ class BatchOperations:
     async def cancel(self, id: str) -> BatchInfo:
         """Cancel a batch: its waiting members are cancelled. Running members may finish, but do not run again.
 
-        Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished.
+        Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished. After another error, members that are
+        not cancelled yet wait in their queues, and run unless the call is repeated.
         """
         info = await self.require(id)
         if info.finished_ms is not None:
@@ -133,7 +136,13 @@ class BatchOperations:
             raise _not_found(id)
         if noted.cancelled_ms is None:  # it has finished since it was read
             raise _finished(id)
-        await self._catch_up(id)
+        try:
+            await self._catch_up(id)
+        except BackendError as error:
+            replace_hint(
+                error, f"Some members of the batch {id!r} are not cancelled yet. Cancel the batch again later."
+            )
+            raise
         return await self.require(id)
 
     async def retry(self, id: str, *, progress: Told | None = None) -> int:
@@ -262,6 +271,7 @@ class BatchOperations:
             step = Step("", int(clock.time() * 1000), FollowUps())
             await self._duties.fulfill(step, batch_id, await self._note(batch_id))
             await self._sender.send([step])
+            await self._duties.cancel_due([step])
             await self._duties.tell([step])
             if step.error is not None:
                 raise step.error
