@@ -52,7 +52,9 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
         wrong = [name for name in names or () if not isinstance(name, str) or not name]
         if self.key is not None and not callable(self.key) and (wrong or not names):
             what = f"key has {shown(wrong[0])}, which is not a name" if wrong else f"key is {shown(self.key)}"
-            raise InvalidInput(f"{what}.", hint='Use a text, or names of members: key=["order_id"].', field="key")
+            raise InvalidInput(
+                f"{what}.", hint='Use a text that is not empty, or names of members: key=["order_id"].', field="key"
+            )
         if self.until not in get_args(Until):
             raise InvalidInput(
                 f"until is {shown(self.until)}.", hint='Use "done", "start" or "window".', field="unique"
@@ -77,7 +79,11 @@ def check_unique(unique: object) -> str | Unique:
     """Return `unique` if it is a key or a Unique; raises InvalidInput otherwise."""
     if isinstance(unique, Unique) or (isinstance(unique, str) and unique):
         return unique
-    raise InvalidInput(f"unique is {shown(unique)}.", hint='Use a text, or Unique(key=["order_id"]).', field="unique")
+    raise InvalidInput(
+        f"unique is {shown(unique)}.",
+        hint='Use a text that is not empty, or Unique(key=["order_id"]).',
+        field="unique",
+    )
 
 
 def lock_of(unique: str | Unique, name: str, data: bytes | msgspec.Raw) -> str:
@@ -135,7 +141,9 @@ def _text_of(key: UniqueKey, name: str, data: bytes | msgspec.Raw) -> str:
             ) from error
         if isinstance(text, str) and text:
             return text
-        raise InvalidInput(f"{function} returned {shown(text)}.", hint="Return a text.", field="unique")
+        raise InvalidInput(
+            f"{function} returned {shown(text)}.", hint="Return a text that is not empty.", field="unique"
+        )
     if key is not None:
         missing = [name for name in key if not isinstance(payload, dict) or name not in payload]
         if missing:
@@ -150,7 +158,10 @@ def _text_of(key: UniqueKey, name: str, data: bytes | msgspec.Raw) -> str:
 
 
 def _digest(kind: str, name: str, text: str) -> str:
-    """Return the digest of a key that belongs to a job name. Keys of different kinds never have the same digest."""
+    """Return the digest of a key that belongs to a job name. `kind`: "unique" or "window".
+
+    The same key has different digests in the two kinds, so that a window does not affect jobs without a window.
+    """
     return hashlib.blake2b(_encoded(f"{name}\0{text}"), digest_size=16, person=f"delayq.{kind}".encode()).hexdigest()
 
 
