@@ -147,7 +147,7 @@ class NotificationSent(msgspec.Struct, frozen=True):
 
 
 class NotificationFailed(msgspec.Struct, frozen=True):
-    """An attempt to send a notification has raised an exception. The job may be retried.
+    """An attempt to send a notification has raised an exception other than Snooze and Discard. The job may be retried.
 
     * `id`: the id of the job. `notification`: the name of the notification. `channel`: the name of the channel.
     * `recipient`: the recipient, as its job carries it: plain values of JSON.

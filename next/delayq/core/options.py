@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     * `keep_batches_ms`: how long a batch is kept after its end. A batch with failed members is kept as long as failed
       jobs.
     * `durability`: the confirmation that a producer waits for.
-    * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
+    * `tries`, `timeout_ms`, `backoff`: used if neither the dispatch nor the declaration of the job sets the value.
     * `encrypt`: True = encrypt jobs for which neither the call nor the declaration sets `encrypted`.
     * `key_ring`: the keys that encrypt and decrypt payloads and results; None = no keys.
     """
@@ -72,7 +72,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS: Final = Options()
-"""The built-in defaults. They apply to missing settings, and to handlers that declare no options."""
+"""The built-in defaults, which apply to missing settings."""
 
 GRACE_MS: Final = 25_000
 """Default of the setting `grace`, in milliseconds."""

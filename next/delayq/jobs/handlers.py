@@ -273,7 +273,10 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
-    """Return True for JobContext, also inside Annotated and beside None. Raises InvalidInput for other unions."""
+    """Return True for JobContext, also inside Annotated or in a union with None.
+
+    Raises InvalidInput for a union of JobContext with another type.
+    """
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) not in (Union, UnionType):
@@ -282,7 +285,7 @@ def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callabl
     are_contexts = [_is_context(part, parameter, function) for part in parts]
     if any(are_contexts) and len(parts) > 1:
         raise InvalidInput(
-            f"The parameter {parameter} of {origin_of(function)} may be the context or another value.",
+            f"The parameter {parameter} of {origin_of(function)} is annotated as the context or another type.",
             hint="Annotate the context as JobContext alone.",
             field="data",
         )

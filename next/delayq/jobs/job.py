@@ -77,11 +77,10 @@ class Job(Sendable):
 
     @classmethod
     def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this class by its id, in the declared queue.
+        """Cancel a job of this class by its id, in the queue of the class: declared, of a route, or the default.
 
-        The answers and errors are those of DelayQ.cancel.
-
-        Raises FoundElsewhere if only another queue has a job with this id. That job is not changed.
+        The answers and errors are those of DelayQ.cancel. Raises FoundElsewhere, and changes nothing, if this queue
+        does not have the id, and another queue has or may have it.
         """
         return by_id.cancel_job(cls.job_name, cls.job_options, job_id, running=running)
 
@@ -94,7 +93,7 @@ class Job(Sendable):
     def find(cls, job_id: str) -> JobInfo | None:
         """Return all facts about a job of this class, or None for an unknown id.
 
-        Raises FoundElsewhere if only another queue has a job with this id.
+        Raises FoundElsewhere if the queue of the class does not have the id, and another queue has or may have it.
         """
         return by_id.find_job(cls.job_name, cls.job_options, job_id)
 
@@ -287,7 +286,7 @@ def _refuse_clashes(kind: type[Job]) -> None:
     for name in inspect.get_annotations(kind):
         if hasattr(Job, name):
             raise InvalidInput(
-                f"The field {name!r} of {kind.__qualname__} has the name of a method of Job.",
+                f"The field {name!r} of {kind.__qualname__} has the name of a method or attribute of Job.",
                 hint=f"Rename it, for example to {name}_.",
                 field="data",
             )
