@@ -34,7 +34,10 @@ audit: Final = logging.getLogger("delayq.audit")
 
 @dataclass
 class Deed:
-    """A change for the audit log. The command sets `outcome` when the change is done."""
+    """A change for the audit log. `what`: the command. `on`: the job, queue or other target.
+
+    The command sets `outcome` when the change is done.
+    """
 
     what: str
     on: str

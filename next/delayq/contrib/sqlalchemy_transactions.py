@@ -1,7 +1,7 @@
 """Waits for the commit of a session of SQLAlchemy.
 
-A job that is dispatched in a savepoint belongs to the savepoint: if the savepoint is released, the job belongs to the
-transaction around it; if it is rolled back, the job is dropped.
+A job that is dispatched in a savepoint belongs to the savepoint. If the savepoint is released, the job then belongs to
+the transaction around the savepoint. If the savepoint is rolled back, the job is dropped.
 """
 
 from collections.abc import Callable, Coroutine, Sequence

@@ -49,7 +49,7 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
     * `id`: the id of the job, 1 to 255 printable ASCII characters without spaces. Default: a new UUIDv7.
     * `queue`: the queue. Default: the queue that the job declares, or the queue of the client.
     * `unique`: a key, such as "invoice:42" or `Unique(key=["order_id"])`. While a job owns the key, no other job with
-      this key is stored. Default: the declared value, or no key.
+      this key is stored in the same queue. Default: the declared value, or no key.
     * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job. Default: no headers, and the
       tags that the job declares.
     * `encrypted`: True = encrypt the payload and the kept result; False = do not encrypt. Default: the declared value,

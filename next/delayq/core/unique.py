@@ -1,4 +1,4 @@
-"""Unique jobs: while a job owns a unique key, no other job with this key is stored.
+"""Unique jobs: while a job owns a unique key, no other job with this key is stored in the same queue.
 
     unique="invoice:42"                                     the key is this text, for jobs of all names
     Unique(key=["order_id"])                                the key is the job name and one member of the payload
@@ -30,7 +30,7 @@ _START: Final = ".start"
 
 
 class Unique(msgspec.Struct, frozen=True, kw_only=True):
-    """A unique key of a job. Other jobs with the same name and key are not stored while the key is taken.
+    """A unique key of a job. While the key is taken, no other job with the same name and key is stored in the queue.
 
     * `key`: names of members of the payload (["order_id"]), a text, or a function that gets the payload as a dict and
       returns a text. None = the whole payload.

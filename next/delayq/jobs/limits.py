@@ -178,7 +178,7 @@ class RateLimited(CheckedMiddleware):
     * `rate`: a rate, or a list of rates that must all allow the job; None = the rates of `use_limit`.
     * `key`, `drop`: see Concurrency.
 
-    Each attempt takes a token. Raises InvalidInput for arguments that cannot be used.
+    Each attempt that may run takes a token. Raises InvalidInput for arguments that cannot be used.
 
         @job("sms.send", middleware=[RateLimited("sms", RateLimit.per_minute(60))])
     """

@@ -20,7 +20,7 @@ class FakeJob(msgspec.Struct):
 
     * `id`, `queue`, `due_ms`: the id, the queue, and the due time in epoch ms.
     * `delay_ms`: the time from the call to the due time, in ms; 0 = due at once.
-    * `state`: "scheduled" or "ready"; "failed" after `archive`; "absent" after `cancel`.
+    * `state`: "scheduled" or "ready"; "failed" after `archive`; "absent" after `cancel` or `forget`.
     * `raw`: the envelope, as Redis would get it.
     """
 

@@ -148,7 +148,7 @@ def pause(
 ) -> None:
     """Pause a queue, or all workers. Running jobs continue. A queue can be paused before its first job.
 
-    Exit code 1: after --wait, workers still have such jobs, or a queue cannot be read.
+    Exit code 1: after --wait, workers still have jobs of the queue (with --all: any jobs), or a queue cannot be read.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
