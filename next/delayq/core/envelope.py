@@ -200,8 +200,9 @@ _OF_OBJECTS: Final = (
 def encode_data(data: object, limit: int) -> msgspec.Raw:
     """Return a payload as JSON of at most `limit` bytes. `bytes` must already be JSON, and are returned unchanged.
 
-    Raises InvalidInput for a longer payload, and for values that JSON cannot carry exactly: NaN and infinity, half of
-    a surrogate pair, and two keys of a dict that become the same text.
+    Raises InvalidInput for a longer payload, for `bytes` that are not JSON, for objects that JSON cannot express, and
+    for values that JSON cannot carry exactly: NaN and infinity, half of a surrogate pair, and two keys of a dict that
+    become the same text.
     """
     is_json_already = False
     try:

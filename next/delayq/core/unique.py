@@ -36,7 +36,7 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
       returns a text. None = the whole payload.
     * `until`: "done" = the key is free when the job has ended: it is completed, has failed for good, or was cancelled
       or deleted. "start" = the key is free when the handler starts. "window" = the key is free when `window` has
-      passed since the dispatch, even if the job ends earlier or later.
+      passed since the job was stored, even if the job ends earlier or later.
     * `window`: the length of the window, such as "1h". Required with "window", and refused otherwise.
 
     Raises InvalidInput.

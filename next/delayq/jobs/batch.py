@@ -45,10 +45,9 @@ def batch(
     * `name`: a name for people.
     * `allow_failures`: False = the first failed member cancels the batch: waiting members are cancelled, and running
       members may finish. True = a failed member does not stop the others.
-    * `before`: a job or a list of jobs to send when the batch starts.
-    * `then`: the same, when all members have succeeded, even if some of them were retried.
-    * `catch`: the same, when the first member has failed for good.
-    * `finally_`: the same, when all members have ended.
+    * `before`, `then`, `catch`, `finally_`: the callbacks, each a job or a list of jobs. `before` is sent when the
+      batch starts, `then` when all members have succeeded, even if some of them were retried, `catch` when the first
+      member has failed for good, and `finally_` when all members have ended.
 
         batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
     """

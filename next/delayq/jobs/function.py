@@ -156,7 +156,7 @@ def handles(name: str, *, registry: Registry = registry, **declared: Unpack[Decl
 
     The job `name` without a method runs the method `fire`. A method is called on a new object, with the context and the
     payload. The job is done when the method returns. The method `failed(data, error)` is called after a job has failed
-    permanently. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
+    for good. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
     class because its name is in a job. Raises InvalidInput for a name, an option or a method that cannot be used.
 
         @handles("Mailer")

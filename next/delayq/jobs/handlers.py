@@ -1,6 +1,6 @@
 """Handlers: the code that runs jobs. A function, a method of a class, and a job class share one protocol.
 
-A worker decodes a payload with `read`, and passes the decoded payload to `call`. If the job fails permanently, the
+A worker decodes a payload with `read`, and passes the decoded payload to `call`. If the job fails for good, the
 worker passes the decoded payload to `failed` too. The handler of job classes is in job.py.
 """
 
@@ -74,7 +74,7 @@ class Handler(Protocol):
         ...
 
     def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
-        """Call the `failed` hook of a job that has failed permanently, with the context of its last attempt."""
+        """Call the `failed` hook of a job that has failed for good, with the context of its last attempt."""
         ...
 
 
@@ -163,7 +163,7 @@ def origin_of(declared: Callable[..., Any]) -> str:
 def call_failed_hook(
     handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
 ) -> Awaitable[None] | None:
-    """Call the `failed` hook of a job that has failed permanently. If the hook is async, return an awaitable.
+    """Call the `failed` hook of a job that has failed for good. If the hook is async, return an awaitable.
 
     Errors of the hook are logged and not raised, because the job has failed anyway.
     """

@@ -105,7 +105,7 @@ class Job(Sendable):
     # -- methods that a class may override -----------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> Awaitable[None] | None:
-        """Override this hook to act after the job has failed permanently, for example to inform a user.
+        """Override this hook to act after the job has failed for good, for example to inform a user.
 
         The hook is called on a new object with the same fields. `error` is the last error, and `self.context` the
         context of the last attempt. The hook may be async.
@@ -148,7 +148,7 @@ class Job(Sendable):
         self._decide(Retry(delay))
 
     def fail(self, error: str | BaseException = "the handler failed the job") -> None:
-        """Fail the job permanently after `handle` has returned. `raise Fail(error)` does the same at once."""
+        """Fail the job for good after `handle` has returned. `raise Fail(error)` does the same at once."""
         self._decide(Fail(error))
 
     def delete(self) -> None:
