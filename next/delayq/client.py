@@ -296,9 +296,9 @@ class DelayQ:
     docs/settings.md describes the settings. The client can be used with `with`. Connections open when they are first
     used.
 
-    The first call starts the embedded server if it is not running. If the project has no data yet, only calls that
-    store new jobs, such as `schedule` or the dispatch of a chain or batch, create its data directory. All other calls
-    raise BackendUnavailable.
+    Without a url, the first call starts the embedded server, unless the server is running already. If the project has
+    no data yet, only calls that store new jobs, such as `schedule` or the dispatch of a chain or batch, create the data
+    directory of the server. All other calls then raise BackendUnavailable.
 
     The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
     with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the

@@ -60,7 +60,7 @@ def wait_for_commit(
 class SessionJobs(Generic[W]):
     """The jobs that wait for the transactions of one session.
 
-    `asend`: sends the jobs of an AsyncSession; None = the session is not async, so that `send` sends them.
+    `asend`: sends the jobs of an AsyncSession; None = the session is not async, and `send` sends the jobs.
     """
 
     def __init__(

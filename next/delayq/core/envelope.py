@@ -86,7 +86,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
     @property
     def is_followed(self) -> bool:
-        """True if the job belongs to a chain or batch, so that its end may start other jobs."""
+        """True if the job belongs to a chain or batch. The end of the job may then start other jobs."""
         return self.chain is not ABSENT or self.batch is not ABSENT
 
 

@@ -21,7 +21,7 @@ class RateLimit(msgspec.Struct, frozen=True):
     """A rate of jobs, as a token bucket. Make one with `per_second`, `per_minute`, `per_hour`, `per_day` or `bucket`.
 
     Each job that starts takes a token. `most` tokens come back evenly in `per_ms` milliseconds. A full bucket has
-    `burst` tokens, so that many jobs can start at once after a quiet time.
+    `burst` tokens, so up to this number of jobs can start at once after a quiet time.
     """
 
     most: int

@@ -240,8 +240,8 @@ def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` fr
 def checked_result(result: Any) -> Any:
     """Return the result of a handler. Raises TypeError for a generator or coroutine, whose code has not run.
 
-    A decorator can hide a generator function, so that the declaration does not refuse it. A middleware or handler that
-    forgets `await` returns a coroutine.
+    The declaration does not refuse a generator function that a decorator hides. A middleware or handler that forgets
+    `await` returns a coroutine.
     """
     if inspect.iscoroutine(result):
         result.close()
