@@ -171,7 +171,7 @@ def refusals_of(envelope: Envelope) -> Refusals | None:
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
     """Return the envelope for the retry of a failed job.
 
-    The counts are 0. Time limits that have passed and the headers of delayq are removed.
+    The counts are 0. Expired time limits are removed, and the headers that delayq itself has added.
     """
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
     if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:

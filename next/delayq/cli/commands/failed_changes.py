@@ -79,7 +79,9 @@ def retry(
     chosen.check()
     if here:
         if len(chosen.ids) != 1 or rate is not None:
-            raise InvalidInput("--here needs exactly one id, and no --rate.", hint="Name one id.", field="here")
+            raise InvalidInput(
+                "--here needs exactly one id, and no --rate.", hint="Name one id, and leave out --rate.", field="here"
+            )
         from delayq.cli.commands.failed_here import run_here  # imports the job API, which other commands do not need
 
         payload = None if data is None else read_payload(data)

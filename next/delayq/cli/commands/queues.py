@@ -308,7 +308,8 @@ def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> 
 def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
     """Remove an empty queue.
 
-    Exit code 4: the queue has jobs or unhandled records of ended jobs, or another command is changing its shards.
+    Exit code 4: the queue has jobs or unhandled records of ended jobs, or another command is changing the number of
+    its shards.
 
     delayq queue remove orders
     """
