@@ -17,7 +17,7 @@ _REPLICAS: Final = re.compile(r"replicas:([1-9][0-9]?)")
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """The confirmation that a producer waits for: an fsync, copies on `replicas`, or neither."""
+    """The confirmation that a producer waits for: an fsync, copies on this number of `replicas`, or neither."""
 
     replicas: int = 0
     fsync: bool = False
