@@ -75,8 +75,8 @@ while (!isStopping) {
     for (const [entry, pairs] of rows) await processEntry(entry, pairs);
     if (after !== '>') after = rows.at(-1)?.[0] ?? '>';
   } catch (error) {
-    // NOGROUP means that the queue has never had a job. After any other error, a reply with a job may have been lost,
-    // so read the pending jobs of this consumer again.
+    // NOGROUP means that the queue has no stream yet. After any other error, a reply with a job may have been lost, so
+    // read the pending jobs of this consumer again.
     console.error(`${error.message}; next try in 1 s`);
     after = '0';
     await sleep(1000);

@@ -72,7 +72,7 @@ def state(order_id: int) -> str:
 
 @contextmanager
 def database() -> Iterator[sqlite3.Connection]:
-    """Open the database of the shop for one transaction. It is committed at the end of the block."""
+    """Open the database of the shop for one transaction, which is committed at the end of the block."""
     with closing(sqlite3.connect("shop.db")) as db, db:
         db.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL)")
         yield db

@@ -65,7 +65,7 @@ class Consumer:
                 if after != ">":
                     after = rows[-1][0] if rows else ">"
             except redis.RedisError as error:
-                # NOGROUP means that the queue has never had a job. After any other error, a reply with a job may have
+                # NOGROUP means that the queue has no stream yet. After any other error, a reply with a job may have
                 # been lost, so read the pending jobs of this consumer again.
                 print(f"{error}; next try in 1 s", file=sys.stderr, flush=True)
                 after = "0"

@@ -70,21 +70,28 @@ class Outages:
         if self._refused:
             self._refused.discard(what)
             if not self._refused:
-                logger.info("the login is accepted again")
+                logger.info("calls to Redis succeed again after a refused login")
 
 
 class RefusedLogins:
-    """Measures for how long the server has refused the login of a process."""
+    """Measures for how long the server has refused the login of a process.
+
+    A refused login is tried again after a second or two. If no login was refused for half of LOGIN_PATIENCE, then the
+    process made no call, or its calls failed for another reason. The time then counts from the next refused login.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: float | None = None
+        self._last = 0.0
 
     def refused(self) -> bool:
         """Record a refused login. Return True if all calls of the last LOGIN_PATIENCE seconds were refused."""
-        if self._since is None:
-            self._since = self._clock()
-        return self._clock() - self._since >= LOGIN_PATIENCE
+        now = self._clock()
+        if self._since is None or now - self._last > LOGIN_PATIENCE / 2:
+            self._since = now
+        self._last = now
+        return now - self._since >= LOGIN_PATIENCE
 
     def accepted(self) -> None:
         """Record a successful call."""

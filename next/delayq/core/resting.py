@@ -1,5 +1,6 @@
 """Pauses for failing queues, so that one damaged queue does not stop the work for other queues."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
@@ -9,6 +10,8 @@ from delayq.core.outages import Outages
 from delayq.core.shards import queue_of
 
 T = TypeVar("T")
+
+NODE: Final = "node"
 
 REST: Final = 1.0
 
@@ -40,10 +43,10 @@ class RestingQueues:
         self._clock = clock
         self._seconds = seconds
         self._until: dict[str, float] = {}
-        self._failing: dict[str, tuple[str, float]] = {}
+        self._failing: dict[str, dict[str, float]] = {}
         self._refused: set[str] = set()
-        self.failures = 0
-        """Number of failed calls."""
+        self.failures = self.successes = 0
+        """Number of failed calls, and number of calls of `worked`."""
         self._outages = outages or Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception, *, is_repeated: bool = True) -> None:
@@ -58,29 +61,37 @@ class RestingQueues:
         now = self._clock()
         what, plan = f"queue {queue_of(queue)} failed", f"; next try in {self._seconds:g} s" if self._seconds else ""
         if isinstance(error, NodeError) and error.node:
-            what, plan = f"node {error.node} failed", f"; left alone for up to {NODE_REST:g} s"
+            what, plan = f"{NODE} {error.node} failed", f"; left alone for up to {NODE_REST:g} s"
         is_skipped = isinstance(error, NodeError) and error.was_skipped and self._outages.is_known(what)
         if not is_skipped and not isinstance(error, LoginRefused):
             self._outages.tell(what, error, plan=plan, source=self)
         if is_repeated or isinstance(error, NodeError):
-            self._failing[queue] = what, now
+            self._failing.setdefault(what, {})[queue] = now
         self._until[queue] = now + self._seconds
         self._refused.add(queue)
         self.failures += 1
 
     def worked(self, queues: Iterable[str]) -> None:
-        """Record successful calls. Log the end of an error if its last failed call was at least QUIET seconds ago."""
+        """Record successful calls.
+
+        Log the end of an error if the last failed call was at least QUIET seconds ago. The error of a queue has ended
+        when it has ended for all its shards, the error of a node when it has ended for one queue of the node.
+        """
+        self.successes += 1
         if self._refused:
             queues = list(queues)
             self._refused.difference_update(queues)
         if not self._failing:
             return
+        until = self._clock() - QUIET
         for queue in queues:
-            failing = self._failing.get(queue)
-            if failing is not None and self._clock() >= failing[1] + QUIET:
-                what = failing[0]
-                self._failing = {other: error for other, error in self._failing.items() if error[0] != what}
-                self._outages.is_over(what, source=self)
+            for what, failed_at in list(self._failing.items()):
+                if failed_at.get(queue, math.inf) > until:
+                    continue
+                del failed_at[queue]
+                if not failed_at or what.startswith(NODE):
+                    del self._failing[what]
+                    self._outages.is_over(what, source=self)
 
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""

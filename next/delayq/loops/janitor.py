@@ -56,9 +56,12 @@ class Janitor:
         if reclaims:
             self._shortest_lease = math.inf
         if reclaims or repairs:
-            for queue in self.resting.awake(self._keeper.queues()):
+            queues = self._keeper.queues()
+            if repairs:
+                self._unrepaired = set(queues)
+            for queue in self.resting.awake(queues):
                 try:
-                    self._tend(queue, reclaims=reclaims, repairs=repairs)
+                    self._tend(queue, reclaims=reclaims)
                     self.resting.worked([queue])
                 except Exception as error:
                     self.resting.rest_unless_away(queue, error)
@@ -68,9 +71,8 @@ class Janitor:
             self._repair_at = now + self._repair_every
         return max(min(self._reclaim_at, self._repair_at) - self._clock(), 0.0)
 
-    def _tend(self, queue: str, *, reclaims: bool, repairs: bool) -> None:
-        if repairs or queue in self._unrepaired:
-            self._unrepaired.add(queue)
+    def _tend(self, queue: str, *, reclaims: bool) -> None:
+        if queue in self._unrepaired:
             self._keeper.repair(queue)
             self._unrepaired.discard(queue)
         is_more = reclaims

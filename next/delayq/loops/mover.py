@@ -63,7 +63,8 @@ class Mover:
     def step(self, hinted: set[str]) -> float:
         """Promote the due jobs of all queues, and return the seconds until the next step.
 
-        `hinted`: queues for which a notification arrived. They are served even before their next planned promotion.
+        `hinted`: queues for which a notification arrived. They are served even before their next planned promotion,
+        unless they rest after an error.
         """
         now = self._clock()
         if now >= self._list_at:

@@ -83,7 +83,7 @@ class RedisBackend:
         load_all()
 
     def check(self) -> None:
-        """Raise UnsafeSetup if a server evicts keys when its memory is full. Warn if INFO is not permitted.
+        """Raise UnsafeSetup if a server evicts keys when its memory is full. Warn if its policy cannot be read.
 
         If a node of a cluster does not answer, warn, so that the jobs of the other nodes can run. Raises
         BackendUnavailable if no server answers.

@@ -90,7 +90,7 @@ class BatchDuties:
             await self.enlist(plan.id, step.now_ms)
             opened, _ = await self.open(plan)
         except UnreadableEnvelope as error:
-            logger.error("batch %s cannot be read, so nothing follows it: %s", plan.id, error)
+            logger.error("batch %s cannot be read, so it is not started, and its chain ends here: %s", plan.id, error)
             return
         except BackendError as error:
             step.error = error

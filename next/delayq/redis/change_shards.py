@@ -43,7 +43,7 @@ class Progress:
 async def change_shards(session: Session, queue: str, count: int) -> None:
     """Set the number of shards of an empty queue. If it has jobs or records, raise QueueInUse with their numbers.
 
-    The hint of a BackendError says whether the change must be repeated.
+    The hint of a BackendError states whether the change is incomplete and must therefore be repeated.
     """
     progress = Progress()
     again = f"`delayq queue set {queue} --shards {count}`"
@@ -159,5 +159,5 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
             "retention ends, or by the method `forget`. Reserved jobs end in their workers. Records in the outbox are "
-            "deleted while a worker or `delayq move` serves the queue.",
+            "deleted while a worker with a mover, or `delayq move`, serves the queue.",
         )

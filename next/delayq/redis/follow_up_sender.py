@@ -31,7 +31,7 @@ JOBS_PER_TRIP: Final = 250
 logger: Final = logging.getLogger("delayq.loops")
 
 WAIT_FOR_KEY: Final = 60.0
-"""Seconds after which an encrypted job that cannot be decrypted here is tried again, for example by another relay."""
+"""Seconds after which a job that cannot be sent from here is tried again, for example by a relay with other keys."""
 
 WAIT: Final = 1.0
 """Seconds after which a job is sent again, because its unique key is taken or the number of shards has changed."""
@@ -106,7 +106,11 @@ class FollowUpSender:
         ]
 
     def _call_or_wait(self, step: Step, send: Send) -> Call[list[calls.Placed]] | None:
-        """Return the call that sends a job, or None if the job needs a key that this program does not have."""
+        """Return the call that sends a job, or None if the job cannot be sent from here.
+
+        It cannot be sent if an encryption key is missing, or if the job has an id of its own and a unique key, and its
+        queue has several shards.
+        """
         try:
             return self._call(send)
         except DelayqError as error:

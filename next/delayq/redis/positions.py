@@ -20,7 +20,8 @@ _AFTER_ALL_IDS: Final = b"\xff" * 256
 class Position(NamedTuple):
     """The position of a job in the common order of all shards: by time, name of the shard, and order in the shard.
 
-    `time` is a score. For ready and reserved jobs, `time` and `seq` are the parts of the stream entry id.
+    `time` is a score, `seq` is 0, and `id` is the job id. But for ready and reserved jobs, `time` and `seq` are the
+    parts of the stream entry id, and `id` is b''.
     """
 
     time: float

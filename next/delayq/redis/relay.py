@@ -44,12 +44,14 @@ WAIT_AFTER_ERROR: Final = 1.0
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Waiting records in the outbox of a queue.
+    """Waiting records in the outbox of a queue: they must be tried again later, for example after an error.
 
-    * `last`: id of the last record that was read. The next page begins after this record, unless `again_at` has passed.
-    * `again_at`: after this time (by the clock of the relay), the outbox is read from its start again, to try all
-      waiting records again.
-    * `is_more`: True = later records have not been read yet. They come first, whatever `again_at` is.
+    * `last`: id of the last record that was read.
+    * `again_at`: the time (by the clock of the relay) at which the waiting records must be tried again.
+    * `is_more`: True = there are records after `last` that have not been read yet.
+
+    The next page begins after `last` while `is_more` is True or `again_at` has not passed, and otherwise at the start
+    of the outbox.
     """
 
     last: str
@@ -132,13 +134,17 @@ class OutboxRelay:
         return Waiting(steps[-1].entry, min(times), is_more) if times else None
 
     def _step(self, row: FollowUp, queue: str) -> Step:
-        """Return the step for one record. An unreadable record is logged, and its job fails as a member of a batch."""
+        """Return the step for one record.
+
+        An unreadable record is logged. If its job is a member of a batch, the member counts as failed, or as skipped if
+        the job was cancelled.
+        """
         now_ms = self._ended_ms(row.entry)
         try:
             follows = follow_ups(row.ended, row.envelope, row.failure, queue=queue_of(queue), now_ms=now_ms)
         except (msgspec.MsgspecError, UnreadableEnvelope, UnicodeError, RecursionError) as error:
             logger.error(
-                "queue %s: the end of a job cannot be read, so no job of its chain follows it (record %s): %s",
+                "queue %s: the record %s of an ended job cannot be read, so the rest of its chain is not sent: %s",
                 queue_of(queue),
                 row.entry,
                 error,

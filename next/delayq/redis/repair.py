@@ -7,8 +7,9 @@ Each run has these steps:
 3. `prune` deletes jobs that were kept long enough.
 
 If the counts do not match, the data is damaged, which no script can cause. Only in this case, `outside_acks` looks at
-all stream entries. Entries that are not the current entry of a job go to `bury`, which moves an entry to `failed`, or
-gives it back to its job if only the row in `entries` was lost. Then `mend` checks all ids.
+all stream entries. Entries that are not the current entry of a job go to `bury`, which moves an entry to `failed`,
+deletes a surplus copy of a job, or gives the entry back to its job if only the row in `entries` was lost. Then `mend`
+checks all ids.
 """
 
 import logging

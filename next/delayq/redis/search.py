@@ -1,8 +1,9 @@
 """Searches for jobs in several queues. The jobs of all queues are sorted together by time.
 
-A round trip reads the next jobs of all shards that have few jobs left. A page ends when it is full, or when 2,000 jobs
-were read. Its cursor is the position of the last checked job in the common order. So the length of the cursor does not
-depend on the number of queues. A job that is added during a search is found if its position is after the cursor.
+A round trip reads the next jobs of all shards of which few jobs have been read ahead. A page ends when it is full, or
+when 2,000 jobs were read. Its cursor is the position of the last checked job in the common order. So the length of the
+cursor does not depend on the number of queues. A job that is added during a search is found if its position is after
+the cursor.
 """
 
 import time
@@ -22,7 +23,7 @@ from delayq.redis.positions import Position, before_time, position_of, read_curs
 from delayq.redis.session import Session
 
 MAX_LOOKS: Final = 2_000
-"""Maximum number of jobs that are read for a page. With more than 1,000 shards, it is two jobs of each shard."""
+"""Maximum number of jobs that are read for a page. With more than 1,000 shards, the maximum is two jobs per shard."""
 
 FAILURES_AT_A_TIME: Final = 50
 """Maximum number of jobs whose failures are read in one round trip. A failure can have 20 kB, and each of up to nine

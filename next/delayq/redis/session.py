@@ -119,10 +119,10 @@ class Session:
     async def write(self, call: Call[T], shard: str, *, may_create: bool = False) -> T:
         """Send a call that changes a shard, and wait for the confirmation that `durability` of the options requires.
 
-        `may_create`: the call may create its queue, so the queue is first added to the list of queues. This is repeated
-        every LIST_EVERY seconds, and after a call that created the queue, because the server may have lost its data, or
-        somebody may have removed the queue. If Redis refuses to add the queue, the call is still sent, because a worker
-        serves the queues of `--queue` without the list. The next such call tries to add the queue again.
+        `may_create`: the call may create its queue, so the queue is first added to the list of queues. It is added
+        again every LIST_EVERY seconds, and after a call that created the queue, because the server may have lost its
+        data, or somebody may have removed the queue. If Redis refuses to add the queue, the call is still sent, because
+        a worker serves the queues of `--queue` without the list. The next such call tries to add the queue again.
 
         Raises the errors of `Executor.run`, and NotConfirmed if the change was made but not confirmed as durable.
         """

@@ -24,7 +24,7 @@ def in_trips(
 ) -> Iterator[tuple[str, int, list[Row]]]:
     """Cut jobs, with their positions, into lists for one call each.
 
-    Each list comes with its shard and the number of shards of the queue. It has at most 250 jobs, and at most 1 MB
+    Each list comes with its shard and the number of shards of the queue. A list has at most 250 jobs, and at most 1 MB
     unless a single job is larger. `key_ring`: the keys for encrypted jobs that get a new id, because their unique key
     decides the shard. Raises InvalidInput, and the errors of `with_id`.
     """

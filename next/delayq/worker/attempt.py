@@ -41,7 +41,7 @@ from delayq.worker.shared_memory import Part
 _STANDARD: Final = Policy()
 
 HOOK_LIMIT: Final = 60.0
-"""Time limit of the hook `failed` of a job whose handler may not start, in seconds."""
+"""Time limit of the hook `failed` of a job whose handler may not start (see `Attempt.refusal`), in seconds."""
 
 
 UNLOCK_PAUSE: Final = "1s"
@@ -52,10 +52,10 @@ class Attempt(msgspec.Struct, gc=False):
     """One attempt.
 
     `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
-    `context`: the context variables of the attempt. `refusal`: the outcome of a job that exceeds a limit; only the hook
-    `failed` of such a job is called; None = the handler is called. `free_key`: frees the unique key of the job, right
-    before the handler is called; None = there is no key to free. `is_logged`: True after the failure of the job was
-    logged.
+    `context`: the context variables of the attempt. `refusal`: the outcome of a job whose deadline or `retry_until` has
+    passed, or whose tries are used up; only its hook `failed` is called; None = the handler is called. `free_key`:
+    frees the unique key of the job, right before the handler is called; None = there is no key to free. `is_logged`:
+    True after the failure of the job was logged.
     """
 
     delivery: Delivery
@@ -163,9 +163,9 @@ class Attempts:
     def begin(self, delivery: Delivery) -> Attempt | Settlement:
         """Read a delivery. Return an attempt, or a settlement if nothing is to be called.
 
-        A job may not start if its envelope is unreadable, its handler is unknown, its payload does not fit, a cancel
-        asked it to stop, or one of its limits is exceeded. If a limit is exceeded and the job has a hook `failed`,
-        return an attempt that only calls the hook.
+        A job may not start if its envelope is unreadable, its handler is unknown, its payload cannot be decrypted or
+        does not fit, a cancel asked it to stop, its deadline or `retry_until` has passed, or its tries are used up. In
+        the last three cases, if the job has a hook `failed`, return an attempt that only calls the hook.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)

@@ -15,7 +15,7 @@ child keeps these rules:
   suspended. If that read is older, the child first re-reads its pending jobs: the jobs that were delivered to it and
   are not settled. This renews their leases and shows which jobs still belong to the child.
 * Lost replies. If a trip fails, the child does not know which jobs the backend delivered. The child then reads its
-  pending jobs again. This is called a replay.
+  pending jobs again. This second read is called a replay.
 * Suspects. A suspect is a job with at least two recoveries: its child or worker died, or the lease of the job expired,
   at least twice. For up to one lease after a suspect gets its slot, the child takes no other jobs, so that the suspect
   can run alone. The suspect starts as soon as no other job runs. If other jobs still run after one lease, the suspect
@@ -126,6 +126,7 @@ class Child:
                 self.step()
             except BackendError as error:
                 self._outages.tell(UNREACHABLE, error)
+                self._must_replay = True  # then the next step makes a call, which shows whether the error has ended
                 self._try_again(self.step)
         self.drain()
 
@@ -352,7 +353,7 @@ class Child:
     def _are_jobs_used_up(self) -> bool:
         """Return True if the running jobs are the last ones that this child may run.
 
-        More jobs may wait, because one read of several queues can bring a job of each. They are handed back.
+        More jobs may wait, because one read of several queues can bring a job of each. Such jobs are handed back.
         """
         return self._jobs_left is not None and (self._slots.finished() + self._in_flight.running() >= self._jobs_left)
 
@@ -396,8 +397,8 @@ class Child:
             settled.append(job)
             if answer == SettleAnswer.FENCED and job.delivery.id:
                 logger.warning(
-                    "job %s of %s: result not recorded; its lease expired while it ran (it may run again), or it was "
-                    "already recorded and the reply was lost",
+                    "job %s of %s: result not recorded, because the lease expired while the job ran (the job may run "
+                    "again), or because the result was already recorded and the reply was lost",
                     job.delivery.id,
                     queue_of(job.delivery.queue),
                     extra={"job_id": job.delivery.id, "queue": queue_of(job.delivery.queue)},

@@ -42,8 +42,8 @@ SHORTEST_FLUSH: Final = 3.0
 """Shortest time limit for the last flush of stdout and stderr, in seconds. The limit is the grace period, if that is
 longer.
 
-The flush waits up to 1 s for a reader of each stream. Without this limit, a text that does not fit into the pipe could
-block the flush without end.
+For each stream, the flush first waits up to 1 s until the stream accepts output. After this wait, the write can still
+block without end, if the text does not fit into the pipe. This limit then ends the process.
 """
 
 

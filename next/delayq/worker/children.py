@@ -173,7 +173,7 @@ class Children:
         pause = child.pause.after_death(is_early=is_early)
         child.fork_at = now if is_orderly else now + pause
         if code != 0:
-            why = f"was killed ({child.ending})" if child.ending else f"ended with {_as_text(code)}"
+            why = f"was killed ({child.ending})" if child.ending else f"ended with {as_text(code)}"
             logger.warning("child process %d %s", process_id, why)
 
 
@@ -187,12 +187,13 @@ def consumer_name(host: str = "") -> str:
     return f"dq:{host}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
+def as_text(code: int) -> str:
+    """Return how a process ended, from its exit code: 'exit code 1' or 'signal SIGKILL'."""
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
 def _shares(max_jobs: int | None, processes: int) -> list[int | None]:
     """Divide a number of jobs among children."""
     if max_jobs is None:
         return [None] * processes
     return [max_jobs // processes + (n < max_jobs % processes) for n in range(processes)]
-
-
-def _as_text(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

@@ -55,7 +55,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def fork(main: Callable[[], int], *, title: str) -> int:
-    """Run `main` in a new process and return the id of the process. The exit code is the result of `main`.
+    """Run `main` in a new process and return the id of the process.
+
+    The exit code of the process is the result of `main`, or 70 if `main` raises an exception.
 
     `title`: name of the process in `top` and `ps -o comm` (on Linux), at most 15 letters.
 
@@ -88,14 +90,14 @@ def fork(main: Callable[[], int], *, title: str) -> int:
 
 
 def without_effect(*_: object) -> None:
-    """Do nothing at a signal. Unlike SIG_IGN, this is not inherited by programs that a handler starts."""
+    """Do nothing at a signal. Unlike SIG_IGN, this function is not inherited by programs that a job starts."""
 
 
 def exit_as_copy(error: BaseException | None) -> NoReturn:
     """End this process, which a handler has forked.
 
-    The exit code is the one that Python uses: 0 after a return, 1 after an exception, and its own code after
-    `sys.exit`. `error`: the exception that the handler raised in the copy; None = the handler returned.
+    The exit code is as in any Python program: 0 after a return, 1 after an exception, and after `sys.exit`, the code
+    that it was given. `error`: the exception that the handler raised in the copy; None = the handler returned.
     """
     code: int | str | None = 0
     try:

@@ -33,8 +33,8 @@ MAX_RUNNING: Final = 10
 class Heartbeat:
     """Keeps the descriptions of the children of one worker in the list of live workers.
 
-    `crashed`: returns the children whose process crashed and whose replacement has not started. They stay on the list,
-    because the worker is still alive.
+    `crashed`: returns the children whose process has ended and whose replacement has not started. They stay on the
+    list, because the worker is still alive.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Heartbeat:
     def step(self, children: Sequence[ChildProcess], now: float) -> bool:
         """Write the descriptions every 10 s, and earlier after a change.
 
-        If a child starts, ends, is paused or shuts down, write the descriptions at once. If the set of running jobs has
-        changed, write them at the next check.
+        If a child starts, ends, is paused, resumes or shuts down, write the descriptions at once. If the set of running
+        jobs has changed, write them at the next check.
         """
         children = [*children, *self._crashed()]
         orders = {child.consumer: _order(child) for child in children}

@@ -21,8 +21,8 @@ class LeaseRenewal:
     """Renews leases every third of a lease.
 
     `lease`: the shortest lease of the queues at the start, in seconds. The reply to each renewal has the current value.
-    `give_up`: begins the shutdown of the worker; its arguments are the reason and the children. It is called after a
-    minute of refused logins, because the password was probably changed, and only a new process gets the new one.
+    `give_up`: begins the shutdown of the worker; its arguments are the reason and the children. `give_up` is called
+    after a minute of refused logins, because the password was probably changed, and only a new process reads it again.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ def class_of_attempts() -> type[Attempt]:
 
 
 class ListenedAttempt(Attempt):
-    """An attempt whose job has listeners. `started_at`: when the handler was called, by `time.monotonic`."""
+    """An attempt that emits events. `started_at`: when the handler was called, by `time.monotonic`."""
 
     is_listened: ClassVar[bool] = True
 
@@ -58,7 +58,10 @@ class ListenedAttempt(Attempt):
 
 
 def ended_as(settlement: Settlement, outcome: Outcome | None = None) -> Ended:
-    """Return the outcome as JobEnded has it. `outcome`: None = no handler was called, or it could not be decided."""
+    """Return the value for `JobEnded.outcome`.
+
+    The argument `outcome` is None if no handler was called, or if deciding the outcome failed.
+    """
     if isinstance(outcome, Done) and outcome.discarded:
         return "discarded"
     if isinstance(settlement, Released):

@@ -1,4 +1,4 @@
-"""A child that emits WorkerLooping, QueuePaused and QueueResumed. It is used only if these events have listeners."""
+"""A child that emits WorkerLooping, QueuePaused and QueueResumed, for workers in which these events have listeners."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

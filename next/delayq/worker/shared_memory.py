@@ -93,6 +93,16 @@ class Stop(IntEnum):
     """Interrupt running handlers by WorkerShutdown, because the grace period is about to end."""
 
 
+_FREE: Final = SlotState.FREE
+_WAITING: Final = SlotState.WAITING
+_RUNNING: Final = SlotState.RUNNING
+_HANDLER: Final = Part.HANDLER
+_NO_STOP: Final = Stop.NO
+"""The members that a child needs for each job. In Python 3.11, reading a member of an enum class takes 70 ns, and
+reading a constant of this module 5 ns.
+"""
+
+
 class SlotView(msgspec.Struct, frozen=True, gc=False):
     """One slot, as the supervisor reads it.
 
@@ -138,18 +148,18 @@ class SlotTable:
         if len(entry) > MAX_ENTRY_BYTES:
             raise ValueError(f"The entry id {delivery.entry!r} has {len(entry)} bytes; at most {MAX_ENTRY_BYTES} fit.")
         use, job_id = self._memory[start + _USE] % 255 + 1, delivery.id.encode("utf-8", "replace")
-        _NEW.pack_into(self._memory, start + _ORDER, 0, use, Part.HANDLER, 0.0, 0.0, queue, entry, job_id, b"")
-        self._memory[start] = SlotState.WAITING
+        _NEW.pack_into(self._memory, start + _ORDER, 0, use, _HANDLER, 0.0, 0.0, queue, entry, job_id, b"")
+        self._memory[start] = _WAITING
 
     def mark(self, slot: int, state: SlotState) -> None:
         """Change the state of a slot."""
         self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = state
 
     def mark_running(self, slot: int, *, since: float) -> None:
-        """Mark a job as running since a time of the clock of this table."""
+        """Mark a job as running. `since`: its start time, by the `clock` of this table."""
         start = _FIRST_SLOT + slot * _SLOT_SIZE
         self._floats[(start + _SINCE) // 8] = since
-        self._memory[start] = SlotState.RUNNING
+        self._memory[start] = _RUNNING
 
     def mark_part(self, slot: int, part: Part) -> None:
         """Record which code of the application may run next for a job."""
@@ -158,7 +168,7 @@ class SlotTable:
     def free(self, slots: Sequence[int]) -> None:
         """Mark slots as free."""
         for slot in slots:
-            self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = SlotState.FREE
+            self._memory[_FIRST_SLOT + slot * _SLOT_SIZE] = _FREE
 
     def begin(self, slot: int, *, limit: float, name: str) -> None:
         """Set the name of a running job, and when its time limit ends, in `now()` time; 0 = no limit.
@@ -180,7 +190,7 @@ class SlotTable:
         return self._memory[start + _ORDER] == self._memory[start + _USE]
 
     def take_replay(self) -> bool:
-        """Return True if the supervisor asked for a replay since the last call."""
+        """Return True if, since the last call, the supervisor ordered a replay: to read the pending jobs again."""
         wanted = self._memory[_REPLAY] == 1
         if wanted:
             self._memory[_REPLAY] = 0
@@ -188,7 +198,7 @@ class SlotTable:
 
     def is_to_stop(self) -> bool:
         """Return True if the supervisor ordered the child to stop."""
-        return self._memory[_STOP] != Stop.NO
+        return self._memory[_STOP] != _NO_STOP
 
     def stop_order(self) -> Stop:
         """Return the latest stop order of the supervisor."""
@@ -203,7 +213,7 @@ class SlotTable:
         self._floats[_IDLE_SINCE // 8] = 0.0
 
     def set_idle(self, since: float, *, has_unread: bool = False) -> None:
-        """Record that the child has had no job since this time, unless it was idle before.
+        """Record since when the child has had no job. If the child was idle before, the earlier time stays.
 
         `has_unread`: a queue could not be read.
         """
@@ -215,7 +225,7 @@ class SlotTable:
         self._counts[_RESTART_MS // 8] = restart_ms
 
     def turns(self) -> int:
-        """Return how many turns the supervisor has taken since the last `clear`."""
+        """Return how many turns of its loop the supervisor has made since the last `clear`."""
         return self._counts[_TURNS // 8]
 
     def count_finished(self) -> None:
@@ -228,6 +238,12 @@ class SlotTable:
         """List the slots that are not free."""
         views = [self._view(number) for number in range(CAPACITY) if self._memory[_FIRST_SLOT + number * _SLOT_SIZE]]
         return [view for view in views if view is not None]
+
+    def running(self) -> list[SlotView]:
+        """List the slots of running jobs. This costs less than `read`, because a busy child has many other jobs."""
+        states = self._memory[_FIRST_SLOT::_SLOT_SIZE]
+        views = [self._view(number) for number, state in enumerate(states) if state == _RUNNING]
+        return [view for view in views if view is not None and view.state is _RUNNING]
 
     def cancel(self, key: EntryKey) -> None:
         """Order the child to stop a job. If another job has got its slot by now, the order has no effect."""
@@ -288,7 +304,7 @@ class SlotTable:
         since = self._floats[(start + _SINCE) // 8]
         name = self._memory[start + _NAME : start + _NAME + _NAME_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
         part = Part(self._memory[start + _PART])
-        if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == SlotState.FREE:
+        if names != _NAMES.unpack_from(self._memory, start + _NAMES_AT) or state == _FREE:
             return None
         held = DeliveryRef(
             self.queues[queue], job_id.rstrip(b"\0").decode("utf-8", "ignore"), entry.rstrip(b"\0").decode()

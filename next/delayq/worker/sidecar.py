@@ -1,4 +1,4 @@
-"""The sidecar of a worker: a process beside the children that runs three loops.
+"""The sidecar of a worker: a process that the supervisor forks, like the children. It runs three loops:
 
     mover     makes due jobs ready
     relay     sends the follow-up jobs of ended jobs
@@ -24,14 +24,16 @@ from delayq.loops.janitor import Janitor
 from delayq.loops.loop import run_loops
 from delayq.loops.mover import Mover
 from delayq.loops.relay import Relay
-from delayq.worker.children import EARLY_DEATH, Pause, consumer_name
+from delayq.worker.children import EARLY_DEATH, Pause, as_text, consumer_name
 from delayq.worker.forking import fork, send, wait_for_end, without_term
 from delayq.worker.start_up import when_reachable
 
 logger: Final = logging.getLogger("delayq.worker")
 
 LAST_PAGE: Final = 1.0
-"""How long a worker that exits waits for its sidecar, which may be handling a last page of records, in seconds."""
+"""When a worker exits, it waits for its sidecar for at most this many seconds, because the relay may be handling a last
+page of records.
+"""
 
 
 class Sidecar:
@@ -60,9 +62,9 @@ class Sidecar:
             now = self._clock()
             pause = self._pause.after_death(is_early=now - self._started_at <= EARLY_DEATH)
             logger.warning(
-                "the sidecar (mover, janitor, relay) ended with %d; unless the worker is shutting down, it is replaced "
-                "in %g s",
-                code,
+                "the sidecar (mover, janitor, relay) ended with %s; a new sidecar starts in %g s, unless the worker is "
+                "shutting down",
+                as_text(code),
                 pause,
             )
             self.process_id, self._fork_at = None, now + pause

@@ -1,8 +1,8 @@
 """The shutdown of a worker: its causes and its steps. This module runs in the supervisor.
 
-A worker shuts down on a signal, when it reaches a limit of its own (such as a maximum running time), or when an
-operator has asked all workers to restart. The grace period is the time that running jobs then get to finish. The steps
-of a shutdown are:
+A worker shuts down for one of these causes: a signal, an option of the worker (such as a maximum running time), a
+request of an operator that all workers restart, a new number of shards of a queue, or logins that Redis has refused for
+a minute. The grace period is the time that running jobs then get to finish. The steps of a shutdown are:
 
     at once                                     children take no new jobs, and hand back jobs that have not started
     during the grace period                     running jobs may finish

@@ -24,7 +24,7 @@ TICK: Final = 0.25
 """Longest pause between two turns of the loop, in seconds."""
 
 SUSPENDED_AFTER: Final = 1.0
-"""If a turn starts this many seconds later than planned, the whole worker was suspended, as by SIGSTOP.
+"""If a turn starts more than this many seconds late, the whole worker was suspended, for example by SIGSTOP.
 
 The time limits of all running jobs are then extended by the delay, because the handlers did not run either. After a
 step that took too long (see LONGEST_STEP), they are extended by the whole time of the step. The grace period is not

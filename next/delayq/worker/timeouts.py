@@ -20,7 +20,7 @@ from delayq.backends.values import EntryKey
 from delayq.core.shards import queue_of
 from delayq.worker.children import ChildProcess, Ending
 from delayq.worker.forking import is_stopped
-from delayq.worker.shared_memory import SlotState, SlotView, Stop
+from delayq.worker.shared_memory import SlotView, Stop
 
 logger: Final = logging.getLogger("delayq.worker")
 
@@ -44,7 +44,7 @@ class Timeouts:
         """Kill children with overdue jobs. `now` is a time of the supervisor's clock."""
         seen: set[EntryKey] = set()
         for child in children:
-            running = [view for view in child.slots.read() if view.state is SlotState.RUNNING]
+            running = child.slots.running()
             seen |= {view.ref.key for view in running if view.is_cancelled}
             late = {view: self._late_by(child, view) for view in running}
             overdue = [view for view, seconds in late.items() if seconds >= self._grace]

@@ -112,7 +112,7 @@ class Watchdog:
             except BackendError as error:
                 logger.debug("a call of the watchdog to the backend failed: %s", error)
             except Exception:
-                logger.exception("the watchdog failed; it continues")
+                logger.exception("a check of the watchdog failed; the watchdog continues")
             if os.getppid() != supervisor:
                 self._leave_orphaned()
 

@@ -4,7 +4,7 @@
 -- MOVES  nothing
 --
 -- KEYS   activity    hash    minute of the day, 0..1439 -> counts of that minute, JSON; `sums` -> counts since the key
---                            exists, JSON
+--                            was created, JSON
 -- KEYS   meta        hash    field tallied and the counters
 -- KEYS   history     hash    day since 1970, modulo 90 -> counts of that day, JSON
 --

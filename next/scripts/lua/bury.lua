@@ -20,7 +20,7 @@
 --            adopted  the job had lost its row in `entries`; a new row names this entry
 --            left     nothing changed: the entry is gone, or is the current entry of a job
 --          The list may be shorter than `garbage`: call again with the remaining rows.
--- COST     O(entries + bytes); send at most 500 rows; a call reads up to 1 MB of entries, but at least one
+-- COST     O(entries + bytes); send at most 500 rows; a call reads up to 1 MB of entries, but at least one entry
 --
 -- An entry is `adopted` only if its job has no other state, and if the entry is pending or not yet delivered.
 

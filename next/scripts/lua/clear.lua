@@ -20,6 +20,7 @@
 --
 -- RETURNS  The number of deleted jobs. Call again until it is 0.
 -- COST     O(limit * log n), where n is the number of scheduled jobs; reads up to 1 MB of envelopes, but at least one
+--          envelope
 --
 -- Reserved jobs continue to run, even if damaged data also has them in `scheduled`.
 

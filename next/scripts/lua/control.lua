@@ -7,8 +7,8 @@
 --
 -- ARGV   now         clock   epoch ms, for tests; '' = server clock
 -- ARGV   what        text    switch to set: `pause`, `maintenance` or `restart`; '' = only read
--- ARGV   for_ms      int     length of the pause or the maintenance in ms; 0 = without end; -1 = switch it off. Not
---                            used for a restart.
+-- ARGV   for_ms      int     length of the pause or the maintenance in ms; 0 = without end; -1 = end the pause or the
+--                            maintenance. Not used for a restart.
 -- ARGV   reason      text    reason of the pause or the maintenance, for people; '' = none
 --
 -- RETURNS  {now_ms, paused_until_ms, maintenance_until_ms, maintenance_since_ms, restart_ms, reason, paused_reason}
@@ -38,8 +38,8 @@ if what ~= '' then
   may_write(control)
 end
 if what == 'restart' then
-  -- Workers restart when this time gets later. Each request stores a later time than the request before, so that
-  -- workers see the request even after the clock went back.
+  -- Workers exit when this time gets later. Each request stores a later time than the request before, so that workers
+  -- see the request even after the clock went back.
   local last = tonumber(known[4]) or 0
   redis.call('HSET', control, 'restart_ms', string.format('%.0f', now < last and last + 1 or now))
 elseif what == 'pause' and for_ms < 0 then

@@ -17,11 +17,12 @@
 --            cursor    `after` for the next page; '' = this was the last page. A page with a cursor may have fewer than
 --                      `limit` jobs, or none.
 --            id        job id
---            time      failed: time of failure; completed: time to forget the job; otherwise due time; all epoch ms
+--            time      failed: time of failure; completed: time to forget the job; otherwise due time, or '' if the
+--                      entry of a ready or reserved job has none; all epoch ms
 --            envelope  JSON, or '' if it was lost
 --            entry     stream entry id, for ready and reserved jobs; otherwise ''
 -- COST     O(limit * log n), where n is the number of jobs in the state; reads up to 1 MB of envelopes, but at least
---          one
+--          one envelope
 
 -- include: last_delivered
 

@@ -37,7 +37,7 @@
 --          The list may be shorter than `given`: call again with the remaining ids.
 -- COST     O(ids * log n + bytes); a call handles up to 250 ids and 1 MB of envelopes, but at least one id
 --
--- Call the script only if the counts of `tidy` show damaged data. This is rare, because no script damages data. First
+-- Call the script only if the counts of `tidy` show damaged data. Damage is rare, because no script damages data. First
 -- go through the whole stream with `outside_acks` and the scope `all`, and pass the entries with the verdict `garbage`
 -- to `bury`. If the row of a job in `entries` was lost, `bury` restores the row. Without this step, `mend` would find
 -- this job without a state, and would deliver it a second time.

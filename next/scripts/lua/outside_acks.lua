@@ -22,7 +22,7 @@
 --            verdict  acked    a plain consumer acknowledged the job: call `ack`
 --                     again    no worker holds the job: call `hand_back` with unheld = 1
 --                     garbage  the entry belongs to no job: call `bury`. If `scope` is `all`, the entry may be pending.
--- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one
+-- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one entry
 --
 -- Consumers of delayq have names of the form `dq:<host>:<pid>:<random>`; all other consumers are plain consumers. If a
 -- consumer of delayq is deleted, its entries look as if they had been acknowledged. To deliver a job twice is better

@@ -16,7 +16,8 @@
 -- ARGV   wake         text    pub/sub channel that wakes movers; receives `<queue> <now>`
 -- ARGV   id           text    job id
 -- ARGV   fingerprint  text    SHA-1, in hex, of the envelope that the caller has read
--- ARGV   envelope     text    the same envelope with the member `attempts` set to 0
+-- ARGV   envelope     text    new envelope: the same one with the member `attempts` set to 0, and perhaps with other
+--                             changes, such as a new payload
 -- ARGV   digest       text    digest of the unique key; '' = no unique key
 --
 -- RETURNS  {answer, due_ms, owner}

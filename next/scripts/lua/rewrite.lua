@@ -13,7 +13,7 @@
 --
 -- RETURNS  A list with a number for each row:
 --            1  replaced
---            0  nothing changed: the job is fenced, because it has a newer stream entry
+--            0  nothing changed: fenced, because the job has another entry by now, or was already settled
 -- COST     O(rows); send at most 500 rows and 1 MB
 
 -- include: owned_rows

@@ -44,8 +44,9 @@
 -- 1. Read `meta` and the sizes of the keys.
 
 local known = redis.call('HMGET', meta, 'delivered', 'lease_ms')
--- `delivered`: the last-delivered id of the group at the end of the last `tidy`. If a script has created the stream again
--- since then, this script has stored the start of the new stream instead. All entries of the new stream have higher ids.
+-- `delivered`: the last-delivered id of the group at the end of the last `tidy`. If a script has created the stream
+-- again since then, this script has stored the start of the new stream instead. All entries of the new stream have
+-- higher ids.
 local delivered = known[1]
 local known_lease = known[2] or ''
 local sums = {

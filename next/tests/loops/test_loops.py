@@ -12,7 +12,7 @@ from delayq.core.errors import (
     LoginRefused,
     OutcomeUnknown,
 )
-from delayq.core.resting import REST
+from delayq.core.resting import REST, RestingQueues
 from delayq.loops.janitor import Janitor
 from delayq.loops.loop import Loop, run_loops
 from delayq.loops.mover import Mover
@@ -81,6 +81,7 @@ class Stepping:
     def __init__(self, clock: FakeClock, answer: float | Exception) -> None:
         self._clock = clock
         self._answer = answer
+        self.resting = RestingQueues(clock=clock)
         self.called_at: list[float] = []
         self.hints: list[set[str]] = []
 
@@ -292,6 +293,21 @@ def test_the_relay_tries_a_queue_with_an_error_again() -> None:
     clock.now += REST
     assert relay.step(set()) == EVERY - REST
     assert keeper.followed == ["a", "a"]
+
+
+def test_an_error_has_not_ended_while_a_loop_makes_no_call(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    loop = Failing(clock, LoginRefused("a wrong password"))
+
+    def wait(seconds: float) -> set[str]:
+        loop._answer = 0.5
+        if clock.now >= 103:
+            loop.resting.worked(["a"])
+        return clock.wait(seconds)
+
+    run_loops([loop], wait, lambda: clock.now >= 102.5, clock=clock)
+    assert caplog.messages == ["a wrong password"]
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("away"), LoginRefused("a wrong password")])

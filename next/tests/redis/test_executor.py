@@ -153,14 +153,14 @@ def test_only_what_changes_something_may_have_an_unknown_outcome(name: str) -> N
     [
         (
             "self-signed certificate",
-            "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem.",
+            "In the url, name the file with the CA certificate of the server: ?ssl_ca_certs=/path/ca.pem.",
         ),
-        ("unable to get local issuer certificate", "in the url: ?ssl_ca_certs=/path/ca.pem."),
+        ("unable to get local issuer certificate", "of the server: ?ssl_ca_certs=/path/ca.pem."),
         (
             "IP address mismatch, certificate is not valid for '10.0.0.1'. ",
-            "Use a host in the url that the certificate",
+            "In the url, use a host that the server's certificate names.",
         ),
-        ("Hostname mismatch, certificate is not valid for 'db'. ", "Use a host in the url that the certificate names."),
+        ("Hostname mismatch, certificate is not valid for 'db'. ", "use a host that the server's certificate names."),
         ("certificate has expired", "Renew the certificate of the server."),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_reason_of_each_node_or_sentinel_is_shown_once(monkeypatch: pytest.M
             drive(executor.run(GET))
         assert "h3" in raised.value.message
         assert raised.value.message.count("certificate verify failed; no reply came in time.") == 1
-        assert "Name the file with the certificate of its CA" in raised.value.hint
+        assert "name the file with the CA certificate of the server" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_a_refused_client_certificate_is_named() -> None:
     demanded = hint_of_lost("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "rediss://h")
     assert demanded.startswith("The server demands a client certificate")
     refused = hint_of_lost("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)", "rediss://h")
-    assert refused == "The server does not know the CA of the client certificate in ssl_certfile."
+    assert refused == "In ssl_certfile, name a client certificate that is signed by a CA that the server accepts."

@@ -90,8 +90,8 @@ def test_a_queue_is_listed_when_the_answer_to_its_first_schedule_was_lost(client
 @pytest.mark.parametrize(
     ("specs", "sentence"),
     [
-        ([{"name": "n"}], r"specs[0] is a value of type dict. Use JobSpec('order.close', …)."),
-        ([JobSpec(name="n", delay="1h"), "order.close"], "specs[1] is 'order.close'. Use JobSpec("),
+        ([{"name": "n"}], r"specs[0] is a value of type dict, not a JobSpec. Use JobSpec('order.close', …)."),
+        ([JobSpec(name="n", delay="1h"), "order.close"], "specs[1] is 'order.close', not a JobSpec. Use JobSpec("),
     ],
 )
 def test_what_is_no_spec_is_refused_before_anything_is_sent(client: Any, specs: Any, sentence: str) -> None:

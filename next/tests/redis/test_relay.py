@@ -178,7 +178,7 @@ def archive(queue: QueueOnServer, job: Delivery) -> None:
     [
         (lambda queue, job: queue.fail(job), "E m"),
         (archive, "Archived by hand"),
-        (vanish, "WorkerVanished The worker vanished 1 times while it ran this job."),
+        (vanish, "WorkerVanished The worker vanished 1 times while it had this job."),
     ],
     ids=["fail", "archive", "vanish"],
 )

@@ -85,7 +85,7 @@ def test_a_window_lasts_although_the_job_has_ended(client: DelayQ, server: redis
     owner.cancel()
     with pytest.raises(Conflict, match=r"which has ended\. Wait until the window of the key is over"):
         client.schedule("n", DATA, unique=window, on_conflict="error")
-    with pytest.raises(InvalidInput, match="on_conflict is 'replace', but a unique key with a window"):
+    with pytest.raises(InvalidInput, match="on_conflict is 'replace', which cannot be used with a unique key"):
         client.schedule("n", DATA, unique=window, on_conflict="replace")
     time.sleep(1.1)
     assert client.schedule("n", DATA, delay="1h", unique=window).outcome == "created"

@@ -147,7 +147,7 @@ class Jobs:
         if recoveries <= self.max_recoveries:
             self.make_ready(job, recoveries=recoveries)
             return False
-        why = failures.note("WorkerVanished", f"The worker vanished {recoveries} times while it ran this job.")
+        why = failures.note("WorkerVanished", f"The worker vanished {recoveries} times while it had this job.")
         self.fail(job, failures.encode(msgspec.structs.replace(why, at_ms=self.now_ms)), recoveries=recoveries)
         return True
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from delayq.backends.values import MAX_ENTRY_BYTES, Acked, Failed, Released, SettleAnswer, Stopped
+from delayq.backends.values import MAX_ENTRY_BYTES, Acked, Delivery, Failed, Released, SettleAnswer, Stopped
 from delayq.core.errors import BackendUnavailable
 from delayq.jobs.function import job
 from delayq.jobs.registry import Registry
@@ -371,3 +371,28 @@ def test_a_child_that_ends_during_an_outage_does_not_log_its_end(caplog: pytest.
     with caplog.at_level(logging.INFO):
         under_test.child.run()
     assert caplog.messages == ["the backend cannot be reached: away"]
+
+
+def test_an_outage_has_not_ended_until_a_call_has_succeeded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A paused child with no finished job has nothing to send."""
+    caplog.set_level(logging.INFO)
+    under_test = ChildUnderTest(FakeConsumer())
+    child, slots, calls = under_test.child, under_test.slots, iter(range(5))
+
+    def pending() -> list[Delivery]:
+        if next(calls) < 3:
+            lose_connection()
+        child.stopping = True
+        return []
+
+    monkeypatch.setattr(under_test.consumer, "begin", lose_connection)
+    monkeypatch.setattr(under_test.consumer, "pending", pending)
+    monkeypatch.setattr(child, "_sleep", lambda _: slots.set_paused(True))
+    child.run()
+    assert next(calls) == 4
+    assert caplog.messages == [
+        "the backend cannot be reached: away",
+        "this error has ended: the backend cannot be reached",
+    ]

@@ -132,6 +132,38 @@ def test_a_node_that_fails_is_told_once_for_all_loops_of_a_process(
     ]
 
 
+def test_the_end_of_an_error_is_told_when_all_shards_of_the_queue_have_worked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    for shard in "q", "q#1":
+        resting.rest(shard, CallRefused("WRONGTYPE"))
+    clock.now += 6
+    resting.worked(["q#1"])
+    assert len(caplog.messages) == 1
+    resting.worked(["q"])
+    assert caplog.messages[1:] == ["this error has ended: queue q failed"]
+
+
+def test_the_end_of_an_error_of_a_node_is_told_also_when_its_queue_failed_in_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    resting = RestingQueues(clock=clock)
+    error = NodeUnavailable("no answer")
+    error.node = "10.0.0.1:7000"
+    resting.rest("a", error)
+    clock.now += 2
+    resting.rest("a", CallRefused("WRONGTYPE"))
+    clock.now += 6
+    resting.worked(["a"])
+    assert caplog.messages[2:] == [
+        "this error has ended: node 10.0.0.1:7000 failed",
+        "this error has ended: queue a failed",
+    ]
+
+
 def test_the_end_of_an_error_is_told_when_all_loops_of_a_process_have_worked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

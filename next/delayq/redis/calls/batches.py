@@ -25,8 +25,9 @@ Row = tuple[str, Word, str]
 class Opened(msgspec.Struct, frozen=True, gc=False):
     """The answer to `open_batch`. With an answer other than "opened", nothing was stored.
 
-    `total` is the number of members of the batch. `pending` has a bool for each member of the call: True if it has not
-    ended yet. `sent` has the positions of the pending members whose first jobs are known to have been stored.
+    `total` is the number of members of the batch. `pending` has a bool for each member of the call: True if the member
+    is pending, False if it has ended or is unknown. `sent` has the positions of the pending members whose first jobs
+    are known to have been stored.
     """
 
     answer: Literal["opened", "unknown", "finished", "cancelled"]

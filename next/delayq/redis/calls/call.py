@@ -19,7 +19,7 @@ MAX_ROWS: Final = 250
 """Maximum number of jobs in one call. A call with more jobs would block the server too long for other clients."""
 
 MAX_BYTES: Final = 1_000_000
-"""Maximum size of all payloads in one call, in bytes. A single job may be larger."""
+"""Maximum size of all envelopes in one call, in bytes. A single envelope may be larger."""
 
 _WITHOUT_KEY: Final = frozenset({"CLUSTER", "INFO", "PING", "SENTINEL", "TIME", "WAIT", "WAITAOF"})
 
@@ -31,8 +31,8 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     * `words`: the command and its arguments.
     * `parse`: converts the raw RESP2 reply. All text in the reply is bytes.
-    * `repeatable`: True if the call is idempotent, that is, if sending it twice has the same effect and the same reply
-      as sending it once.
+    * `repeatable`: True if the call may be sent again after its reply was lost: the second call has no further effect
+      that does harm, and the caller can use the second reply.
     * `script`: the script of an EVALSHA, so that the executor can send its text to a server that does not have it.
     * `reads_only`: True if the call changes nothing, so that a lost reply does no harm.
     """

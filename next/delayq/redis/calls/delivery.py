@@ -30,7 +30,7 @@ STOPPED: Final = 2
 
 def vanished(max_recoveries: int) -> bytes:
     """Return the failure of a job whose workers vanished too many times: JSON without the closing brace."""
-    message = f"The worker vanished {max_recoveries + 1} times while it ran this job."
+    message = f"The worker vanished {max_recoveries + 1} times while it had this job."
     return failures.encode_open(Failure("WorkerVanished", message))
 
 
@@ -165,7 +165,9 @@ FAILED: Final = 2
 def recover(
     keys: Keys, queue: str, held: Sequence[DeliveryRef], *, max_recoveries: int, now_ms: str = ""
 ) -> Call[list[int]]:
-    """Redeliver these jobs of a dead process. The call returns a number for each: 1 = ready, 2 = failed, 0 = fenced.
+    """Redeliver these jobs of a dead process. The call returns a number for each job.
+
+    1 = ready, 2 = failed, 0 = nothing changed; reclaim.lua has the reasons.
 
     The list may be shorter than `held`. Then call again with the remaining jobs. `held` must not be empty.
     """

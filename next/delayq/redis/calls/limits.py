@@ -17,7 +17,8 @@ MAX_LISTED: Final = 1_000
 class Taken(msgspec.Struct, frozen=True, gc=False):
     """The answer to `acquire_place`.
 
-    `expires_ms`: the end of the place, in epoch ms; None = all places are held. `held`: their number; 0 = not known.
+    `expires_ms`: the end of the place, in epoch ms; None = no place is free. `held`: number of jobs that have a place;
+    0 = not known.
     """
 
     expires_ms: int | None

@@ -21,7 +21,7 @@ END = -1
 
 
 class Configured(msgspec.Struct, frozen=True, gc=False):
-    """The settings of a queue and its number of jobs. `shards` is 0 before the first job."""
+    """The settings of a queue and its number of jobs. `shards` is 0 if the queue has never stored a number."""
 
     lease_ms: int
     shards: int
@@ -57,7 +57,7 @@ def unlist_queue(keys: Keys, queue: str) -> Call[bool]:
 
 
 def pause(keys: Keys, queue: str, *, for_ms: int, lease_ms: int, now_ms: str = "") -> Call[int]:
-    """Pause a queue for `for_ms`, or for UNTIL_ENDED, or resume it with END.
+    """Pause or resume a queue. `for_ms`: length of the pause; UNTIL_ENDED = without end; END = resume the queue.
 
     The call returns the end of the pause in epoch ms; 0 = until the queue is resumed, -1 = not paused.
     """

@@ -43,7 +43,7 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutsideAck(msgspec.Struct, frozen=True, gc=False):
-    """A delivered entry that is not pending any more, and the verdict on it; see outside_acks.lua.
+    """An entry that `outside_acks` has found, and the verdict on it; see outside_acks.lua.
 
     "acked": a plain consumer acknowledged the job. "again": no worker holds the job. "garbage": the entry is not a job.
     """
@@ -54,7 +54,7 @@ class OutsideAck(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
-    """One page of delivered entries that are not pending any more.
+    """One page of entries that `outside_acks` has found.
 
     `after` is an argument for the next page; '' = this was the last page. All later pages of the pass need the `marks`
     of the first page.
@@ -94,7 +94,7 @@ class Outbox(msgspec.Struct, frozen=True, gc=False):
 
 
 def tidy(keys: Keys, queue: str, *, lease_ms: int) -> Call[Tidied]:
-    """Create the missing stream, group or `meta` of a queue, and return the number of jobs in each state."""
+    """Create or repair the stream, the group and `meta` of a queue, and return the sizes of its keys."""
     return queue_call("tidy", keys, queue, lambda reply: Tidied(*reply), lease_ms=lease_ms)
 
 
@@ -103,7 +103,7 @@ def outside_acks(
 ) -> Call[OutsideAcks]:
     """Read one page of delivered entries that are not pending any more. Handle each page before you read the next one.
 
-    With the scope "all", the page also contains undelivered entries that are garbage.
+    With the scope "all", the page also contains undelivered and pending entries that are garbage.
     """
 
     def parse(reply: list[bytes]) -> OutsideAcks:

@@ -111,7 +111,7 @@ class BlockingLeaf:
             connection.disconnect()
 
     def _wait(self, connection: AbstractConnection, timeout: float) -> None:
-        """Wait until the server replies. Raises WokenUp if a signal arrives first, and TimeoutError."""
+        """Wait until the server replies. Raises WokenUp if a signal comes first, and TimeoutError after `timeout` s."""
         readable = _readable([connection._sock, *self._wake_fds], timeout)
         if not readable:
             raise TimeoutError("no reply came")

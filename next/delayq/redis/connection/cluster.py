@@ -55,9 +55,10 @@ class Part(msgspec.Struct, frozen=True):
 class ClusterExecutor(Executor):
     """Sends calls to the nodes of a cluster. Each call of a trip has its own outcome.
 
-    If a node fails, its calls are sent again for up to `retry_timeout` seconds, as by ServerExecutor, because another
-    node may take over its slots. After this time, the outcome of each of these calls is a NodeError. A call without a
-    key goes to the node of the previous call of its trip.
+    If a node fails, its calls are sent again for up to `retry_timeout` seconds, because another node may take over its
+    slots. The conditions for this are those of ServerExecutor. After this time, the outcome of each of these calls is a
+    NodeError. A call without a key goes to the node of the previous call of its trip, or to any primary if it is the
+    first call.
 
     `rest`: after a failure, the calls to a node fail at once for this time, in seconds, so that one node does not delay
     the work for others. `sleep`: sleeps in the thread or event loop of the caller. `wake_fd`: a descriptor that becomes
@@ -330,7 +331,10 @@ def _with_text(call: Call[T]) -> Call[T]:
 
 
 def _of_node(outcome: Any, unsure: BackendError | None, node: str) -> Any:
-    """Return a value as it is, and an error of a node as a NodeError. `unsure`: an earlier error without an answer."""
+    """Return a value as it is, and an error of a node as a NodeError.
+
+    `unsure`: an OutcomeUnknown of an earlier try of the same call; None = each earlier try had no effect.
+    """
     if not isinstance(outcome, BackendError):
         return outcome
     error = _node_error(unsure or outcome)

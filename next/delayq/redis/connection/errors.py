@@ -49,18 +49,20 @@ _HINTS: Final = {
 }
 
 _OF_CLIENT_CERTIFICATE: Final = (
-    "The server demands a client certificate: ?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
+    "The server demands a client certificate. Name it in the url: "
+    "?ssl_certfile=/path/cert.pem&ssl_keyfile=/path/key.pem."
 )
 _HINTS_OF_LOST: Final = (
     ("max number of clients", "Raise `maxclients` of the server, or close connections that are not needed."),
     (
         "mismatch",
-        "Use a host in the url that the certificate names. Sentinels and nodes of a Cluster must announce such a host.",
+        "In the url, use a host that the server's certificate names. Sentinels and nodes of a Cluster must announce "
+        "such a host.",
     ),
     ("certificate has expired", "Renew the certificate of the server."),
     ("CERTIFICATE_REQUIRED", _OF_CLIENT_CERTIFICATE),
     ("certificate required", _OF_CLIENT_CERTIFICATE),
-    ("alert unknown ca", "The server does not know the CA of the client certificate in ssl_certfile."),
+    ("alert unknown ca", "In ssl_certfile, name a client certificate that is signed by a CA that the server accepts."),
     (
         "Protocol error",
         "Check that the url is the address of a Redis server, and that it begins with rediss if its port uses TLS.",
@@ -268,8 +270,10 @@ def hint_of_lost(reason: str, where: str) -> str:
         if "ssl_ca_path=" in where:
             return "Run `openssl rehash DIRECTORY` on the directory of ssl_ca_path, which must contain the CA."
         if "ssl_ca_certs=" in where:
-            return "The file of ssl_ca_certs does not have the certificate of its CA. Name the right file."
-        return "Name the file with the certificate of its CA in the url: ?ssl_ca_certs=/path/ca.pem."
+            return (
+                "The file of ssl_ca_certs must contain the certificate of the CA that signed the server's certificate."
+            )
+        return "In the url, name the file with the CA certificate of the server: ?ssl_ca_certs=/path/ca.pem."
     if where.startswith("rediss"):
         return (
             "Check that the server is running, that the url is right, that its port uses TLS, and whether the server "

@@ -28,7 +28,7 @@ LONGEST_PAUSE: Final = 0.5
 
 
 class ServerExecutor(Executor):
-    """Sends calls over a leaf.
+    """Sends calls over a leaf: the connections to one server, which are blocking or asyncio connections.
 
     These calls are sent again, for up to `retry_timeout` seconds:
 
@@ -81,7 +81,10 @@ class ServerExecutor(Executor):
             return Started(calls, None, lost)
 
     async def finish(self, started: Started[T], *, block: float = 0.0) -> list[T | BackendError]:
-        """Return the outcomes of started calls. Lost calls are sent again if none was sent, or all are repeatable."""
+        """Return the outcomes of started calls.
+
+        If the connection was lost, all calls are sent again, provided that none was sent or that all are repeatable.
+        """
         calls, lost = started.calls, started.lost
         if started.connection is not None:
             try:
@@ -202,7 +205,7 @@ class ServerExecutor(Executor):
     def _unknown(self, what: str) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"Redis at {self.where} {what}. The outcome of the call is unknown.",
-            hint="Read the job by its id before you repeat the call.",
+            hint="Check whether the call had an effect, for example by the id of the job, before you repeat the call.",
         )
 
 

@@ -7,15 +7,15 @@ from delayq.redis.connection.url import OPTIONS, Address, Written, form_like, sp
 
 
 class SeveralServers:
-    """The parts of such a url.
+    """The parts of a url that names several servers.
 
     * `masked`: the url without secrets.
     * `path`: the path without its first '/'.
     * `database`: the option `db`; '' = not given.
     * `query`: the other options.
 
-    `default_port`: the port of a host without a port. `form`: the right form of such a url. `more_options`: options
-    that do not concern the address of a single server.
+    `default_port`: the port of the hosts that the url names without a port. `form`: an example of a url of this kind,
+    for error messages. `more_options`: options that this kind of url may have besides OPTIONS, the options of all urls.
     """
 
     def __init__(self, url: str, *, default_port: int, form: str, more_options: Sequence[str] = ()) -> None:

@@ -236,7 +236,8 @@ class Address:
 class UnsetAddress(Address):
     """The address of a client that was made without a url, while a test answers its calls.
 
-    `missing`: raises the ConfigError about the url. It is called if the client opens a connection after the test.
+    `missing`: raises the ConfigError about the url. `missing` is called if the client opens a connection after the
+    test.
     """
 
     def __init__(self, missing: Callable[[], Any]) -> None:

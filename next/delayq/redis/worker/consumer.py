@@ -64,7 +64,9 @@ NOT_SETTLED: Final = CallRefused("the queue refused a call; settle the job again
 
 
 class Trip(msgspec.Struct, frozen=True):
-    """A pipelined request that awaits its reply: settlements, and new jobs and the switches if a queue is read.
+    """A pipelined request that awaits its reply.
+
+    It sends settlements. If a queue is read, the request also reads the new jobs of this queue, and the switches.
 
     If jobs are wanted but all queues are paused or rest, only the switches are read, at most once in 2 s.
 

@@ -4,7 +4,8 @@ Scripts publish notifications, and a message has two words (`delayq` is the defa
 
     channel          message              meaning                                                receiver
     delayq:wake      `<queue> <due_ms>`   the queue has a job that is due earlier than its       movers, relays
-                                          other jobs, or its outbox has a new record
+                                          other jobs, its pause has changed, or its outbox
+                                          has a new record
     delayq:cancel    `<queue> <id>`       a cancel asked a reserved job to stop                  supervisors
 
 A notification can get lost. No notification is needed for correctness, because each receiver also asks Redis at regular
@@ -91,8 +92,8 @@ class Hints:
     def wait(self, seconds: float) -> list[tuple[str, str]]:
         """Wait up to `seconds` for a notification. Return the two words of each notification that has arrived.
 
-        If Redis cannot be reached, no error is raised: sleep for at most half a second, and return an empty list. When
-        the subscription begins or is lost, return an empty list at once.
+        If Redis cannot be reached, or refuses the login or the subscription, no error is raised: sleep for at most half
+        a second, and return an empty list. When the subscription begins or is lost, return an empty list at once.
         """
         if self.is_subscribed and self._server() not in self._known:
             self._disconnect()

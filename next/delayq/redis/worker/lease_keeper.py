@@ -28,7 +28,7 @@ T = TypeVar("T")
 class RedisLeaseKeeper:
     """Implements the protocol LeaseKeeper with Redis.
 
-    If a queue refuses a call, this is logged, and the queue is missing in the result, without an error for the caller.
+    If a call for one queue fails, the error is logged and not raised, and the queue is missing in the result.
     `stop_hints`: notifications about jobs that a cancel asked to stop.
     """
 
@@ -70,7 +70,7 @@ class RedisLeaseKeeper:
         return self._clock.now_ms()
 
     def restart_ms(self) -> int:
-        """Return the time of the last restart request that was made before `open`, in epoch ms; 0 = none."""
+        """Return the time of the last restart request before `open`, in epoch ms; 0 = none, or it could not be read."""
         return self._restart_ms
 
     def renew(self, consumer: str, held: Sequence[DeliveryRef]) -> Renewed:

@@ -39,8 +39,8 @@ def open_queues(
     """Create missing parts of the queues (stream, consumer group, settings), and set `clock` to server time.
 
     `consumer`: the name to register in each queue; '' for a supervisor. Returns the shortest lease of the queues, in
-    seconds. If a queue refuses a call, this is logged, and the other queues are opened. Raises BackendUnavailable or
-    OutcomeUnknown if Redis does not answer.
+    seconds. If a call for one queue fails, the error is logged, and the other queues are opened. Raises
+    BackendUnavailable or OutcomeUnknown if Redis does not answer.
     """
     for queue, created in zip(queues, create_missing(executor, keys, queues, options), strict=True):
         if isinstance(created, BackendError):

@@ -16,8 +16,8 @@ def read_all_pending(
 ) -> list[Delivery]:
     """Return all pending deliveries of a consumer, read in pages: one page of each queue per round trip.
 
-    If a queue refuses the read, this is logged, the queue rests for a second, and the others are read. Raises
-    BackendUnavailable if Redis does not answer.
+    If Redis answers the read of a queue with an error, the error is logged, the queue rests (callers leave it out for a
+    second), and the other queues are read. Raises BackendUnavailable if Redis does not answer.
     """
     found: list[Delivery] = []
     after = dict.fromkeys(queues, calls.FIRST_PENDING)

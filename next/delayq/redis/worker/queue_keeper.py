@@ -141,5 +141,5 @@ class RedisQueueKeeper:
             logger.warning("the history of the queue %s cannot be written: %s", queue, error)
 
     def follow_up(self, queue: str) -> Relayed:
-        """Send the follow-up jobs of ended jobs."""
+        """Send the follow-up jobs for one page of the outbox of a queue, which has the records of ended jobs."""
         return drive(self._relay.relay(queue))

@@ -3,7 +3,8 @@
 Operators set these switches in Redis, and workers read them together with their jobs. Maintenance pauses all queues
 too, but workers with `--force` ignore maintenance.
 
-If the number of shards of a queue changes, the worker also restarts, because it reads only the shards that it knows.
+If the number of shards of a queue changes, the worker exits as after a request to restart, because it reads only the
+shards that it knows. Its process manager starts the worker again.
 """
 
 import logging
@@ -68,7 +69,8 @@ class SwitchReader:
             return
         if not self._has_other_shards:
             logger.warning(
-                "the worker restarts: the number of shards of queue %s is now %d instead of %d",
+                "the worker exits, so that its process manager starts it again: the number of shards of queue %s is "
+                "now %d instead of %d",
                 queue,
                 shards,
                 self._shards[queue],
@@ -81,7 +83,10 @@ class SwitchReader:
         return (min(ends) - now_ms) / 1000 if ends else math.inf
 
     def at(self, now_ms: int) -> Switches:
-        """Return the switches that are in force at this time. A pause whose end is 0 has no end."""
+        """Return the switches that are in force at this time. A pause whose end is 0 has no end.
+
+        If a queue has another number of shards now, the time of the restart request is `now_ms`.
+        """
         if not self._paused_until and not self._all_until and not self._restart_ms and not self._has_other_shards:
             return _NOTHING
         paused = frozenset(queue for queue, until in self._paused_until.items() if until == 0 or until > now_ms)

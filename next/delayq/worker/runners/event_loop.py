@@ -70,8 +70,8 @@ class EventLoopRunner:
     def _cancel(self, job: JobInFlight) -> None:
         task = self._running.get(job)
         if task is not None:
-            # Cancel one turn later, because a task that is cancelled before its first step never runs, so that the job
-            # would never end.
+            # Cancel one turn later. A task that is cancelled before its first step never runs, and its job would never
+            # end.
             self._loop.call_soon(task.cancel)
 
     async def _attempt(self, job: JobInFlight, attempt: Attempt) -> None:

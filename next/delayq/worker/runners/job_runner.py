@@ -26,7 +26,8 @@ logger: Final = logging.getLogger("delayq.worker")
 
 PLACE_RESERVE_MS: Final = 8_000
 """A job has its place under a concurrency limit for its timeout, plus `timeout_grace`, plus this number of ms. After
-timeout and `timeout_grace`, the supervisor kills the job, but the supervisor or the reply of the server can be late.
+timeout and `timeout_grace`, the supervisor kills the process of the job, but the supervisor or the reply of the server
+can be late.
 """
 
 
@@ -148,7 +149,8 @@ class JobRunner:
     def _decide(self, job: JobInFlight, attempt: Attempt, error: BaseException) -> Outcome:
         """Decide the outcome of a handler that raised `error`.
 
-        The slot records the code that runs next, so that the supervisor can name it.
+        The slot records which code runs next, so that the supervisor can name this code in the failure if it must kill
+        the child.
         """
         slots = self._in_flight.slots
         slots.mark_part(job.slot, Part.BACKOFF)
@@ -168,7 +170,8 @@ class JobRunner:
         """Call the listeners of JobEnded.
 
         If they hang and the process is killed, the supervisor acknowledges the job, provided that the handler succeeded
-        and nothing has to be stored (no result, no changed chain). Otherwise, the attempt counts as timed out.
+        and nothing has to be stored (no result, no changed chain). Any other job counts as running at the kill; the
+        table in crash_recovery.py shows what then happens to the job.
         """
         is_done = type(settlement) is Acked and not settlement.retention_ms and not settlement.envelope
         self._in_flight.slots.mark_part(job.slot, Part.LISTENER_OF_DONE if is_done else Part.LISTENER)

@@ -29,5 +29,5 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop the runner. It is called only when no job is running."""
+        """Stop the runner. This method is called only when no job is running."""
         ...
