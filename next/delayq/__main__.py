@@ -1,8 +1,8 @@
 """`python -m delayq` runs the command `delayq`.
 
 Long-running commands handle SIGTERM, SIGHUP and SIGQUIT from the start, before the slow imports. Without this, process
-1 of a container would ignore a SIGTERM that arrives early. They ignore SIGUSR1, because its default action would end
-them without a log line.
+1 of a container would ignore a SIGTERM that arrives early. These commands ignore SIGUSR1, because the default action of
+this signal would end the process without a log line.
 """
 
 import os

@@ -33,10 +33,10 @@ OperationsT = TypeVar("OperationsT")
 class JobRef(msgspec.Struct, frozen=True, gc=False):
     """A reference to a job, as DelayQ returns it. Its members show the job at the time of the call.
 
-        id         id of the job; if another job owns the unique key, the id of that job
-        queue      queue of the job
-        state      state of the job, such as 'scheduled' or 'ready'
-        due_ms     due time in epoch ms; None = the job does not wait for a due time
+        id         id of the job; if another job owns the unique key, the id of that job; '' = vetoed
+        queue      queue of the job; '' = vetoed
+        state      state of the job, such as 'scheduled' or 'ready'; 'absent' = the job is not stored
+        due_ms     due time in epoch ms; None = the job does not wait for a due time, or is not stored
         outcome    effect of the call: 'created', 'kept', 'replaced', 'postponed', 'rescheduled', 'scheduled', 'ready',
                    'after commit' (sent when the database transaction commits), or 'vetoed' (not sent, because the job
                    class refused it)
@@ -76,7 +76,7 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         return self.client.run_now(self.id, queue=self.queue)
 
     def refresh(self) -> JobInfo | None:
-        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if it is not stored, or has ended and is not kept. See DelayQ.get."""
         return self.client.get(self.id, queue=self.queue)
 
     def wait(self, timeout: Duration) -> JobInfo | None:
@@ -87,7 +87,8 @@ class JobRef(msgspec.Struct, frozen=True, gc=False):
         """Return the result of the handler. Wait up to `timeout` for the end of the job; by default, do not wait.
 
         Results are kept only for jobs with a retention. Raises TimeoutError if the job has not ended, JobHasFailed
-        if it has failed, JobNotFound if it is not kept, and ResultLost if the result could not be stored.
+        if it has failed, JobNotFound if it is not kept, and ResultLost if the result could not be stored. For an
+        encrypted job, also raises the errors of `JobInfo.result`.
         """
         return _result_of(self.wait(timeout), self.id)
 
@@ -128,7 +129,7 @@ class AsyncJobRef(msgspec.Struct, frozen=True, gc=False):
         return await self.client.run_now(self.id, queue=self.queue)
 
     async def refresh(self) -> JobInfo | None:
-        """Return all facts about the job, or None if the job has ended and is not kept. See DelayQ.get."""
+        """Return all facts about the job, or None if it is not stored, or has ended and is not kept. See DelayQ.get."""
         return await self.client.get(self.id, queue=self.queue)
 
     async def wait(self, timeout: Duration) -> JobInfo | None:
@@ -286,8 +287,8 @@ def _settings_of(settings: Settings | None, **given: str | None) -> Settings:
 class DelayQ:
     """The blocking client. Several threads may share one client.
 
-        url         address of the server: redis://, rediss:// or unix://; None = the address in the settings, or else
-                    the embedded server of the project
+        url         address of Redis: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://; None = the
+                    address in the settings, or else the embedded server of the project
         prefix      prefix of all keys; None = the prefix in the settings
         queue       default queue; None = the default queue in the settings
         settings    settings to use instead of the other arguments; None = the settings of the project
@@ -295,9 +296,9 @@ class DelayQ:
     docs/settings.md describes the settings. The client can be used with `with`. Connections open when they are first
     used.
 
-    The first call starts the embedded server if it is not running. If the project has no data yet, only calls that
-    store new jobs, such as `schedule` or the dispatch of a chain or batch, create its data directory. All other calls
-    raise BackendUnavailable.
+    Without a url, the first call starts the embedded server, unless the server is running already. If the project has
+    no data yet, only calls that store new jobs, such as `schedule` or the dispatch of a chain or batch, create the data
+    directory of the server. All other calls then raise BackendUnavailable.
 
     The constructor raises ConfigError if a setting cannot be used, and InvalidInput if `settings` is given together
     with another argument. With the embedded server, every method can raise ConfigError, and BackendUnavailable if the
@@ -400,7 +401,7 @@ Blocking = Callable[Concatenate[DelayQ, P], T]
 def _result_of(info: JobInfo | None, job_id: str) -> Any:
     if info is None:
         raise JobNotFound(
-            f"The job {job_id!r} is not kept. It was completed, cancelled or deleted.",
+            f"The job {job_id!r} is not kept: it was completed, cancelled or deleted, or never stored.",
             hint="To keep results, give the job a retention, such as retention='1h'.",
         )
     if info.state == "failed":

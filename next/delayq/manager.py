@@ -113,8 +113,8 @@ class Manager:
     ) -> tuple[Connection, str]:
         """Return the destination of a job: a connection and a queue.
 
-        `queue` and `connection` come from the call, or else from the declaration of the job. None means that neither
-        of them names one, so that a route or the settings decide. Raises ConfigError if the connection is unknown.
+        `queue` and `connection` come from the call, or else from the declaration of the job; None = neither of them
+        names one. A route or the settings then decide. Raises ConfigError if the connection is unknown.
         """
         to = destination(
             job_name,

@@ -8,6 +8,8 @@ class, `Backend`. A worker asks its backend for three objects, one for each kind
     LeaseKeeper    for the supervisor, the parent process: renews leases, and settles the jobs of dead children
     QueueKeeper    for the loops (mover, janitor and relay): makes due jobs ready, repairs queues, sends follow-up jobs
 
+Two further objects are optional: WakeUps (notifications for the loops) and WorkerRegistry (the list of live workers).
+
 Leases: a lease is the time for which a delivery belongs to its consumer. It starts with the delivery. The supervisor
 renews the leases of all deliveries of a child every third of the shortest lease. A child itself renews its leases only
 by calling `pending`. If a lease is not renewed in time, the job is delivered again.
@@ -79,7 +81,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def wait(self, timeout: float) -> list[Delivery]:
-        """Wait up to `timeout` seconds for new jobs, and return a few of them. A signal ends the wait early.
+        """Wait up to `timeout` seconds for new jobs. Return some of them, or [] if none came. A signal ends the wait.
 
         A signal makes the descriptor `wake_fd` of `Backend.consumer` readable. The consumer then reads from the
         descriptor, because otherwise every later wait would end at once. `wait` then returns `pending()`, because
@@ -117,7 +119,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def has_unread(self) -> bool:
-        """Return True if a queue could not be read, so that it is not known whether the queue has ready jobs.
+        """Return True if a queue could not be read. It is then unknown whether the queue has ready jobs.
 
         The child calls this method after a wait without jobs. A worker with `--stop-when-empty` then exits with code 1.
         """
@@ -126,8 +128,8 @@ class Consumer(Protocol[TripT]):
     def has_follow_ups(self) -> bool:
         """Return True if a job of the queues ended a short time ago, and its follow-up jobs are still to be sent.
 
-        A child of a worker with `--stop-when-empty` calls this method before each wait. Ignore jobs whose follow-up
-        jobs have been waiting for a long time. A storage without a relay always returns False.
+        A child of a worker with `--stop-when-empty` calls this method before each wait. Ignore jobs that ended longer
+        ago (in the Redis driver, 15 s), so that the worker can end. A storage without a relay always returns False.
         """
         ...
 
@@ -185,8 +187,8 @@ class LeaseKeeper(Protocol):
         """Settle the jobs of a dead child: acknowledge `done`, hand back `unstarted`, and carry out `decided`.
 
         `vanished` jobs ran when the child died. Each of them counts one recovery and is delivered again, or fails if it
-        has too many recoveries. Returns the `vanished` jobs that failed. Each of the `done` jobs may have a follow-up
-        job, because nobody has read their envelopes. If the answer to a settlement of `decided` is STOP_ASKED, the
+        has too many recoveries. Returns the `vanished` jobs that failed. Nobody has read the envelopes of the `done`
+        jobs, so look for a follow-up job of each of them. If the answer to a settlement of `decided` is STOP_ASKED, the
         keeper itself settles the job as Stopped. One call may handle only a part of the jobs.
 
         The supervisor repeats `pending` and this method until no job of the child is pending, or until a call changes
@@ -208,7 +210,7 @@ class QueueKeeper(Protocol):
 
     @property
     def has_all_queues(self) -> bool:
-        """False if the storage refused or did not answer the last read of `queues`, so that queues may be missing."""
+        """False if the storage refused or did not answer the last read of `queues`. Queues may then be missing."""
         ...
 
     def promote(self, queue: str) -> Promoted:
@@ -257,11 +259,17 @@ class WorkerRegistry(Protocol):
     """The list of live workers, for operators. A worker need not be on the list to work."""
 
     def announce(self, documents: Mapping[str, Mapping[str, Any]], now_ms: int) -> None:
-        """Store a description of each named child. A description expires unless it is stored again."""
+        """Store the description of each child. A description expires unless it is stored again.
+
+        `documents`: the descriptions by name of the child. `now_ms`: the time of the backend.
+        """
         ...
 
     def leave(self, names: Sequence[str], now_ms: int) -> None:
-        """Remove the named children from the list, and also all other children whose descriptions have expired."""
+        """Remove the named children from the list, and also all other children whose descriptions have expired.
+
+        `now_ms`: the time of the backend.
+        """
         ...
 
 

@@ -43,7 +43,8 @@ _FLAGS: Final = {
     "window": "--unique-for",
     "waiting_for_code": "--waiting-for-code",
 }
-"""The flag for each `field` of an error. In a message, flags replace fields as the first word, and before `=`."""
+"""The flag for each `field` of an error. In a message, a field is replaced by its flag if the field is the first
+word, or if `=` follows the field."""
 
 _FIELD: Final = "|".join(_FLAGS)
 _NAMED: Final = re.compile(rf"""'[^']*'|"[^"]*"|^({_FIELD})\b=?|\b({_FIELD})=""")

@@ -32,7 +32,7 @@ In = Annotated[_Text, _option("--in", "DURATION", "Run after this time: 90s, 15m
 At = Annotated[_Text, _option("--at", "TIME", "Run at this time: 2026-11-21T15:00:00Z.")]
 Tz = Annotated[_Text, _option("--tz", "ZONE", "Time zone of --at: Europe/Berlin.")]
 Fold = Annotated[
-    int | None, _option("--fold", "0|1", "If --at occurs twice, as clocks go back: 0 = first, 1 = second.")
+    int | None, _option("--fold", "0|1", "If --at occurs twice, because clocks go back: 0 = first, 1 = second.")
 ]
 Name = Annotated[_Text, _option("--name", "PATTERN", "Only jobs whose name matches, such as 'order.*'.")]
 Tag = Annotated[_Text, _option("--tag", "TAG", "Only jobs with this tag.")]

@@ -85,7 +85,7 @@ class Selection:
         return {option: value for option, value in options.items() if value is not None}
 
     def check(self) -> None:
-        """Raise InvalidInput unless either ids, or --all or a filter, are given."""
+        """Raise InvalidInput if ids and another choice (--all or a filter) are both given, or neither of them."""
         narrowing = [*self.narrowing, *(["--all"] if self.is_all else [])]
         if self.ids and narrowing:
             raise InvalidInput(f"Ids and {narrowing[0]} are both given.", hint="Leave out one of them.")

@@ -34,7 +34,10 @@ audit: Final = logging.getLogger("delayq.audit")
 
 @dataclass
 class Deed:
-    """A change for the audit log. The command sets `outcome` when the change is done."""
+    """A change for the audit log. `what`: the command. `on`: the job, queue or other target.
+
+    The command sets `outcome` when the change is done.
+    """
 
     what: str
     on: str
@@ -78,7 +81,7 @@ class CliSession:
         return settings if to.queue is None else settings.model_copy(update={"queue": to.queue})
 
     def queue_or_default(self, queue: str | None) -> str:
-        """Return the given queue, or the default queue. Raises InvalidInput for '', as from an unset variable."""
+        """Return the given queue, or the default queue. Raises InvalidInput, such as for '' from an unset variable."""
         return self.settings.queue if queue is None else check_queue(queue)
 
     def with_given(self, **given: object) -> Settings:
@@ -132,7 +135,7 @@ class CliSession:
 
     @contextmanager
     def audited(self, what: str, on: str, *, reason: str = "") -> Iterator[Deed]:
-        """After a change, write one line to the log `delayq.audit`: user, change, target, reason and outcome.
+        """After a change or its failure, write a line to the log `delayq.audit`: user, change, target, reason, outcome.
 
         The line is visible only if the logging of the process shows this logger.
         """

@@ -1,4 +1,4 @@
-"""Output for a change that was not confirmed, or whose reply was lost."""
+"""Output for a change whose durability was not confirmed, or whose reply was lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ def unsure_change(
     check: str = "delayq show {id} --queue {queue}",
     has_hint: bool = False,
 ) -> Iterator[None]:
-    """If a change was not confirmed, or its reply was lost, print its known outcome and re-raise the error.
+    """If the durability of a change was not confirmed, or the reply was lost, print an outcome and re-raise the error.
 
-    The error gets a hint that names a command to check the change. `tell` prints the answer of a change that is in
-    effect but not confirmed. If the reply was lost, the printed outcome is `uncertain`. `has_hint`: the error of a lost
-    reply has the right hint already.
+    If the durability was not confirmed, the change is in effect, and `tell` prints its answer. If the reply was lost,
+    the printed outcome is `uncertain`. The error gets a hint that names a command to check the change. `has_hint`: the
+    error of a lost reply has the right hint already.
     """
     try:
         yield

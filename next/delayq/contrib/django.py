@@ -21,8 +21,8 @@ _Wanted = Sequence[tuple[type, ModelRef]]
 class DjangoModels:
     """Loads models of Django. No call of `use_models` is needed.
 
-    Rows are read by `_base_manager`, so that a default manager that hides rows has no effect. They are read from the
-    write database that the routers chose for the object at the dispatch.
+    Rows are read by `_base_manager`, so a default manager that hides rows has no effect. Rows are read from the write
+    database that the routers chose for the object at the dispatch.
     """
 
     def name_of(self, kind: type) -> str | None:

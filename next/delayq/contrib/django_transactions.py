@@ -59,7 +59,7 @@ def wait_for_commit(
 
 
 async def await_commit(session: str, wait: Callable[[], bool]) -> bool:
-    """Call `wait` in the thread in which Django runs the queries of this task, so that it finds their transaction.
+    """Call `wait` in the thread in which Django runs the queries of this task. There, `wait` finds their transaction.
 
     If this thread cannot be used, the task has no open transaction, so False is returned without a call. There are two
     cases: the thread has ended, or it is the calling thread itself, which is busy with the event loop.

@@ -1,7 +1,7 @@
 """Waits for the commit of a session of SQLAlchemy.
 
-A job that is dispatched in a savepoint belongs to the savepoint: if the savepoint is released, the job belongs to the
-transaction around it; if it is rolled back, the job is dropped.
+A job that is dispatched in a savepoint belongs to the savepoint. If the savepoint is released, the job then belongs to
+the transaction around the savepoint. If the savepoint is rolled back, the job is dropped.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -60,7 +60,7 @@ def wait_for_commit(
 class SessionJobs(Generic[W]):
     """The jobs that wait for the transactions of one session.
 
-    `asend`: sends the jobs of an AsyncSession; None = the session is not async, so that `send` sends them.
+    `asend`: sends the jobs of an AsyncSession; None = the session is not async, and `send` sends the jobs.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
       when all its members have ended.
     * `outcome`: the result of the dispatch, or of `add`. None = the batch was only read or cancelled. "created" = the
       members of the call have been sent, by this call or by an earlier one. "kept" = nothing was sent, because no
-      member of the call is pending: all of them have ended, or the batch was cancelled or has finished. "after commit"
-      = the batch waits for the commit of a database transaction.
+      member of the call is pending: all of them have ended or were left out, or the batch was cancelled or has
+      finished. "after commit" = the batch waits for the commit of a database transaction.
     """
 
     id: str

@@ -170,7 +170,11 @@ def name_of(link: Link) -> str:
 
 
 def places_of_members(plan: BatchPlan) -> list[tuple[str, str]]:
-    """Return the id of each member, and a text with the queue of its first job and its number of jobs."""
+    """Return a row for each member, as `batch_open.lua` gets it.
+
+    The row has the id of the member, and a text such as "orders 3": the queue of its first job, and how many links the
+    member has.
+    """
     firsts = [envelopes.decode(bytes(member.links[0].job)) for member in plan.members]
     return [
         (first.id, f"{first.queue} {len(member.links)}") for first, member in zip(firsts, plan.members, strict=True)

@@ -83,7 +83,7 @@ class JobInterrupted(BaseException):
 class JobTimedOut(JobInterrupted):
     """Raised in a handler that runs longer than the timeout of its job, or that still runs at the deadline of its job.
 
-    A timeout costs an attempt.
+    A timeout costs an attempt. With `on_timeout="fail"`, and at the deadline, the job fails at once.
     """
 
 

@@ -38,7 +38,10 @@ def printable(text: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """Return 'Did you mean …?' with the known word closest to `word`, or '' if none is close. `prefix` precedes it."""
+    """Return 'Did you mean …?' with the known word closest to `word`, or '' if none is close.
+
+    `prefix`: text in front of the known word.
+    """
     from difflib import get_close_matches  # only an error needs it
 
     near = get_close_matches(word, list(known), n=1)

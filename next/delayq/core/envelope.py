@@ -4,7 +4,8 @@
 * `data` stays raw bytes, because only the handler reads the payload.
 * Members that this release does not know are always preserved. So an older worker keeps the envelope of a newer
   producer intact when it retries the job.
-* Times are epoch milliseconds, and durations are milliseconds. The names of times and durations end in `_ms`.
+* Times are epoch milliseconds, and durations are milliseconds. The names of times and durations end in `_ms`, except
+  `backoff`.
 """
 
 import hashlib
@@ -48,7 +49,7 @@ _MARK: Final = b'"delayq-'
 
 
 class Refusals(msgspec.Struct, frozen=True, gc=False):
-    """The refusals in a row of a job by limits: their number, and the limit that refused the job last."""
+    """How many times in a row limits have refused a job, and the name of the limit that refused the job last."""
 
     count: int
     limit: str
@@ -85,7 +86,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
     @property
     def is_followed(self) -> bool:
-        """True if the job belongs to a chain or batch, so that its end may start other jobs."""
+        """True if the job belongs to a chain or batch. The end of the job may then start other jobs."""
         return self.chain is not ABSENT or self.batch is not ABSENT
 
 
@@ -161,14 +162,17 @@ def recount(
 
 
 def refusals_of(envelope: Envelope) -> Refusals | None:
-    """Return the refusals in a row of a job, or None if its last delivery was not refused by a limit."""
+    """Return how many times in a row limits have refused a job, or None if they did not refuse its last delivery."""
     count, _, limit = (envelope.headers or {}).get(REFUSED, "").partition(" ")
     is_number = count.isascii() and count.isdecimal() and len(count) < 10
     return Refusals(int(count), limit) if is_number else None
 
 
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
-    """Return the envelope of a failed job to retry, with counts of 0, and without time limits that have passed."""
+    """Return the envelope for the retry of a failed job.
+
+    The counts are 0. Expired time limits are removed, and the headers that delayq itself has added.
+    """
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
     if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:
         changes["retry_until_ms"] = None
@@ -188,16 +192,17 @@ def fingerprint(raw: bytes) -> str:
 
 
 _OF_OBJECTS: Final = (
-    'An example: {"order_id": 42}. To send a model of a database, use `dispatch` with a member that is the model, or '
-    'send ModelRef("shop.Order", 42).'
+    'An example: {"order_id": 42}. To send a database model, pass it to `dispatch` as a member of the payload: '
+    '{"order": order}. If you have only its key, pass ModelRef("shop.Order", 42).'
 )
 
 
 def encode_data(data: object, limit: int) -> msgspec.Raw:
     """Return a payload as JSON of at most `limit` bytes. `bytes` must already be JSON, and are returned unchanged.
 
-    Raises InvalidInput for a longer payload, and for values that JSON cannot carry exactly: NaN and infinity, half of
-    a surrogate pair, and two keys of a dict that become the same text.
+    Raises InvalidInput for a longer payload, for `bytes` that are not JSON, for objects that JSON cannot express, and
+    for values that JSON cannot carry exactly: NaN and infinity, half of a surrogate pair, and two keys of a dict that
+    become the same text.
     """
     is_json_already = False
     try:

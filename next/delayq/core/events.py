@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 Ended = Literal["done", "retried", "snoozed", "failed", "discarded", "cancelled"]
-"""The outcome of an attempt. "snoozed" includes jobs that a limit refused."""
+"""The outcome of an attempt. "snoozed" includes jobs that a limit refused, and jobs that a shutdown interrupted."""
 
 
 class WorkerStarting(msgspec.Struct, frozen=True):
@@ -106,7 +106,8 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
     * `id`, `name`, `queue`: the id, name and queue of the job.
     * `attempt`: the number of this attempt, counted from 1.
     * `headers`, `tags`: the headers and tags of the job.
-    * `outcome`: "done", "retried", "snoozed" (also a job that a limit refused), "failed", "discarded" or "cancelled".
+    * `outcome`: "done", "retried", "snoozed" (also a job that a limit refused or a shutdown interrupted), "failed",
+      "discarded" or "cancelled".
     * `error`: the error of a retried or failed job; None for the other outcomes.
     * `seconds`: how long the attempt ran.
     """
@@ -147,7 +148,7 @@ class NotificationSent(msgspec.Struct, frozen=True):
 
 
 class NotificationFailed(msgspec.Struct, frozen=True):
-    """An attempt to send a notification has raised an exception. The job may be retried.
+    """An attempt to send a notification has raised an exception other than Snooze and Discard. The job may be retried.
 
     * `id`: the id of the job. `notification`: the name of the notification. `channel`: the name of the channel.
     * `recipient`: the recipient, as its job carries it: plain values of JSON.

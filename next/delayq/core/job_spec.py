@@ -42,27 +42,28 @@ class JobSpec(NameAndData, frozen=True, kw_only=True):
 
     * `name`: the name of the job, 1 to 255 bytes of printable characters without white space.
     * `data`: the payload. Any value that JSON can carry, or `bytes` that are JSON already.
-    * `delay`: the time until the job is due, such as "15m". Default: now.
+    * `delay`: the time until the job is due, such as "15m". Default: the delay that the job declares, or none.
     * `at`: the due time instead of a delay: RFC 3339 text or a datetime.
     * `tz`: the IANA time zone of an `at` without offset, such as "Europe/Berlin".
     * `fold`: 0 or 1, the earlier or later time if the local time `at` occurs twice.
     * `id`: the id of the job, 1 to 255 printable ASCII characters without spaces. Default: a new UUIDv7.
     * `queue`: the queue. Default: the queue that the job declares, or the queue of the client.
     * `unique`: a key, such as "invoice:42" or `Unique(key=["order_id"])`. While a job owns the key, no other job with
-      this key is stored.
-    * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job.
+      this key is stored in the same queue. Default: the declared value, or no key.
+    * `headers`, `tags`: a mapping of texts, and a list of texts, that travel with the job. Default: no headers, and the
+      tags that the job declares.
     * `encrypted`: True = encrypt the payload and the kept result; False = do not encrypt. Default: the declared value,
       or else the setting `encrypt`.
 
     How the job runs. If a value is missing, the declared value of the job applies. If the job declares none, the
-    settings apply.
+    setting of this name applies, if there is one.
 
     * `tries`: the number of attempts before the job fails; 0 = no limit.
     * `backoff`: the wait after a failed attempt, such as "10s", ["10s", "1m"] or `Exponential()`.
     * `timeout`: the longest time of one attempt, such as "30s"; "0s" = no limit.
     * `max_exceptions`: the job fails when this number of attempts have raised an exception. A `Retry` does not count.
     * `retention`: how long the completed job and its result are kept, such as "1d".
-    * `deadline`: a job that has not started by this time fails.
+    * `deadline`: a job that has not started by this time fails, and a handler that still runs then is interrupted.
     * `retry_until`: the job is retried until this time, after any number of failed attempts. Replaces `tries`, as in
       Laravel.
 
@@ -159,7 +160,7 @@ def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
 def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
     """Return the jobs with delays of up to `spread_ms` added to their due times.
 
-    The delay is computed from the id, so that a job that is sent again with the same id gets the same delay.
+    The added delay is computed from the id, so that a job that is sent again with the same id gets the same delay.
     """
     return [
         msgspec.structs.replace(job, when=_later(job.when, crc32(job.id.encode()) * spread_ms >> 32)) for job in jobs

@@ -21,7 +21,7 @@ class RateLimit(msgspec.Struct, frozen=True):
     """A rate of jobs, as a token bucket. Make one with `per_second`, `per_minute`, `per_hour`, `per_day` or `bucket`.
 
     Each job that starts takes a token. `most` tokens come back evenly in `per_ms` milliseconds. A full bucket has
-    `burst` tokens, so that many jobs can start at once after a quiet time.
+    `burst` tokens, so up to this number of jobs can start at once after a quiet time.
     """
 
     most: int
@@ -63,13 +63,14 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class LimitInfo(msgspec.Struct, frozen=True):
-    """A limit, and the running jobs that it counts.
+    """A limit, and its taken places.
 
     * `name`: the name of the limit.
     * `granted`, `refused`: how many times a job was allowed to run, and how many times a job was refused, since the
       limit was first used.
-    * `places`: for each key with running jobs, the key and the number of its running jobs; the key is '' for a limit
-      without a key. At most 1,000 keys are listed. A limit by rate has no places.
+    * `places`: for each key with taken places, the key and the number of these places; the key is '' for a limit
+      without a key. If the process of a job dies, the place stays taken until it expires. At most 1,000 keys are
+      listed. A limit by rate has no places.
     """
 
     name: str
@@ -79,7 +80,7 @@ class LimitInfo(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> int:
-        """The number of places that are held, for all listed keys."""
+        """The number of taken places, for all listed keys."""
         return sum(held for _, held in self.places)
 
 

@@ -17,7 +17,7 @@ _REPLICAS: Final = re.compile(r"replicas:([1-9][0-9]?)")
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """The confirmation that a producer waits for: an fsync, copies on `replicas`, or neither."""
+    """The confirmation that a producer waits for: an fsync, copies on this number of `replicas`, or neither."""
 
     replicas: int = 0
     fsync: bool = False
@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     * `keep_batches_ms`: how long a batch is kept after its end. A batch with failed members is kept as long as failed
       jobs.
     * `durability`: the confirmation that a producer waits for.
-    * `tries`, `timeout_ms`, `backoff`: used for handlers that declare none.
+    * `tries`, `timeout_ms`, `backoff`: used if neither the dispatch nor the declaration of the job sets the value.
     * `encrypt`: True = encrypt jobs for which neither the call nor the declaration sets `encrypted`.
     * `key_ring`: the keys that encrypt and decrypt payloads and results; None = no keys.
     """
@@ -72,7 +72,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS: Final = Options()
-"""The built-in defaults. They apply to missing settings, and to handlers that declare no options."""
+"""The built-in defaults, which apply to missing settings."""
 
 GRACE_MS: Final = 25_000
 """Default of the setting `grace`, in milliseconds."""

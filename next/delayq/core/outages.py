@@ -1,4 +1,4 @@
-"""Logs repeated errors: the first one, then one every 5 s with the count, and the recovery."""
+"""Logs repeated errors: the first one, then at most one every 5 s with the count, and the end of the error."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ class Outages:
     """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed".
 
     Several parts of a process can share one object, so that an error which all of them meet is logged once. Such a part
-    gives itself as `source`. The error has ended when all parts that met it have said so.
+    gives itself as `source`. The error has ended when each part that reported the error has called `is_over`.
 
     Refused logins are logged once, whatever fails because of them, and not again every 5 s.
     """
@@ -56,11 +56,11 @@ class Outages:
         logger.error("%s%s%s: %s", what, plan, times, text, exc_info=trace)
 
     def is_known(self, what: str) -> bool:
-        """Return True if an error was logged and has not ended."""
+        """Return True if an error was logged and has not ended. Refused logins do not count."""
         return what in self._since
 
     def is_over(self, what: str, *, source: object = None) -> None:
-        """Record that an error has ended for one source. Log its end if `what` was logged and has ended for all."""
+        """Record that an error has ended for one source. Log the end if it has ended for all sources."""
         sources = self._sources.get(what)
         if sources is not None:
             sources.discard(source)

@@ -66,7 +66,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job is done, and kept for `retention_ms`.
+    """The job is done, and kept for `retention_ms`; 0 = it is deleted at once.
 
     `is_stopped` is True if the job was cancelled while it ran. A stopped job has no result and no follow-up jobs.
     `discarded`: the reason of a Discard; '' = the job was not discarded.
@@ -79,8 +79,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:
-    """Run the job again after `delay_ms`, with these counts of attempts and exceptions. `error` is None for a snooze.
+    """Run the job again after `delay_ms`, with these counts of attempts and exceptions.
 
+    `error`: None after a snooze, or if the shutdown of the worker interrupted the handler.
     `unknown_since_ms`: the time at which a worker first received this job without knowing its name or fields; None if
     this worker knows the name and the fields. `refusals`: the refusals of a job by a limit; None = no limit refused it.
     `reason`: the reason of a snooze, or ''.

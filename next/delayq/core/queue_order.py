@@ -54,10 +54,17 @@ def parse_weights(text: str) -> dict[str, int]:
         has_weight = bool(colon) and digits.isascii() and digits.isdigit()
         queue = check_queue(name if has_weight else part.strip())
         weight = int(digits) if has_weight else 1
-        if not 1 <= weight <= MAX_WEIGHT or weights.setdefault(queue, weight) != weight:
+        if not 1 <= weight <= MAX_WEIGHT:
             raise InvalidInput(
                 f"The weight of the queue {shown(queue)} is {weight}.",
-                hint=f"Give each queue one weight from 1 to {MAX_WEIGHT:,}.",
+                hint=f"Use a weight from 1 to {MAX_WEIGHT:,}.",
+                field="weighted",
+            )
+        first = weights.setdefault(queue, weight)
+        if first != weight:
+            raise InvalidInput(
+                f"The queue {shown(queue)} has two weights, {first} and {weight}.",
+                hint="Give each queue one weight.",
                 field="weighted",
             )
     return weights

@@ -27,10 +27,10 @@ queue is damaged.
 
 
 class RestingQueues:
-    """Remembers which queues failed, so that callers skip them for one second.
+    """Remembers which queues failed, so that callers skip them for a while.
 
     `outages`: logs the errors. Loops of one process share it, so that each error is logged once; None = not shared.
-    `seconds`: how long a queue rests.
+    `seconds`: how long a queue rests after a failed call.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RestingQueues:
         self._outages = outages or Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception, *, is_repeated: bool = True) -> None:
-        """Log the error of a queue, at most once in 5 s, and let the queue rest for one second.
+        """Log the error of a queue, at most once in 5 s, and let the queue rest.
 
         If a node of a cluster failed, log one line for all queues of this node. Calls that were not sent because the
         node failed a moment ago are not logged.
@@ -115,7 +115,7 @@ class RestingQueues:
         return bool(self._refused)
 
     def is_resting(self, queue: str) -> bool:
-        """Return True if the queue failed less than a second ago."""
+        """Return True if the queue rests after a failed call."""
         return self._until.get(queue, 0.0) > self._clock()
 
     def awake(self, queues: Iterable[str]) -> list[str]:

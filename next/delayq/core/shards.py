@@ -1,10 +1,13 @@
-"""Shards: the parts into which a large queue is divided. Each shard has its own keys, so it can be on its own node.
+"""Shards: the parts into which a large queue is divided.
+
+Each shard has keys of its own, so each shard can be on another node of a Redis Cluster.
 
 The first shard has the name of the queue. The names of the other shards end in a number: `orders`, `orders#1`,
 `orders#2`. A queue that is not divided has only the first shard. Names with a number are used only inside delayq; users
 see the name of the queue.
 
-The id of a job decides its shard: the CRC-32 of the id, modulo the number of shards.
+The id of a job decides its shard: the CRC-32 of the id, modulo the number of shards. For a job with a unique key, the
+digest of the key decides the shard, and the job gets an id that belongs to this shard.
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""Unique jobs: while a job owns a unique key, no other job with this key is stored.
+"""Unique jobs: while a job owns a unique key, no other job with this key is stored in the same queue.
 
     unique="invoice:42"                                     the key is this text, for jobs of all names
     Unique(key=["order_id"])                                the key is the job name and one member of the payload
@@ -30,13 +30,13 @@ _START: Final = ".start"
 
 
 class Unique(msgspec.Struct, frozen=True, kw_only=True):
-    """A unique key of a job. Other jobs with the same name and key are not stored while the key is taken.
+    """A unique key of a job. While the key is taken, no other job with the same name and key is stored in the queue.
 
     * `key`: names of members of the payload (["order_id"]), a text, or a function that gets the payload as a dict and
       returns a text. None = the whole payload.
     * `until`: "done" = the key is free when the job has ended: it is completed, has failed for good, or was cancelled
       or deleted. "start" = the key is free when the handler starts. "window" = the key is free when `window` has
-      passed since the dispatch, even if the job ends earlier or later.
+      passed since the job was stored, even if the job ends earlier or later.
     * `window`: the length of the window, such as "1h". Required with "window", and refused otherwise.
 
     Raises InvalidInput.
@@ -52,7 +52,9 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
         wrong = [name for name in names or () if not isinstance(name, str) or not name]
         if self.key is not None and not callable(self.key) and (wrong or not names):
             what = f"key has {shown(wrong[0])}, which is not a name" if wrong else f"key is {shown(self.key)}"
-            raise InvalidInput(f"{what}.", hint='Use a text, or names of members: key=["order_id"].', field="key")
+            raise InvalidInput(
+                f"{what}.", hint='Use a text that is not empty, or names of members: key=["order_id"].', field="key"
+            )
         if self.until not in get_args(Until):
             raise InvalidInput(
                 f"until is {shown(self.until)}.", hint='Use "done", "start" or "window".', field="unique"
@@ -77,7 +79,11 @@ def check_unique(unique: object) -> str | Unique:
     """Return `unique` if it is a key or a Unique; raises InvalidInput otherwise."""
     if isinstance(unique, Unique) or (isinstance(unique, str) and unique):
         return unique
-    raise InvalidInput(f"unique is {shown(unique)}.", hint='Use a text, or Unique(key=["order_id"]).', field="unique")
+    raise InvalidInput(
+        f"unique is {shown(unique)}.",
+        hint='Use a text that is not empty, or Unique(key=["order_id"]).',
+        field="unique",
+    )
 
 
 def lock_of(unique: str | Unique, name: str, data: bytes | msgspec.Raw) -> str:
@@ -135,7 +141,9 @@ def _text_of(key: UniqueKey, name: str, data: bytes | msgspec.Raw) -> str:
             ) from error
         if isinstance(text, str) and text:
             return text
-        raise InvalidInput(f"{function} returned {shown(text)}.", hint="Return a text.", field="unique")
+        raise InvalidInput(
+            f"{function} returned {shown(text)}.", hint="Return a text that is not empty.", field="unique"
+        )
     if key is not None:
         missing = [name for name in key if not isinstance(payload, dict) or name not in payload]
         if missing:
@@ -150,7 +158,10 @@ def _text_of(key: UniqueKey, name: str, data: bytes | msgspec.Raw) -> str:
 
 
 def _digest(kind: str, name: str, text: str) -> str:
-    """Return the digest of a key that belongs to a job name. Keys of different kinds never have the same digest."""
+    """Return the digest of a key that belongs to a job name. `kind`: "unique" or "window".
+
+    The same key has different digests in the two kinds, so that a window does not affect jobs without a window.
+    """
     return hashlib.blake2b(_encoded(f"{name}\0{text}"), digest_size=16, person=f"delayq.{kind}".encode()).hexdigest()
 
 

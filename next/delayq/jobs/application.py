@@ -98,8 +98,9 @@ def settings_of_application(settings: Settings) -> Settings:
 def share_settings(settings: Settings) -> None:
     """Set a manager with these settings, unless the application has set one.
 
-    Jobs that handlers of this process dispatch then go to the Redis of the worker. The clients are imported here,
-    before children are forked, so that children share their memory and all use the same release.
+    Jobs that handlers of this process dispatch then go to the Redis of the worker. The modules of the clients are
+    imported here, before children are forked. So the children share the memory of these modules, and all use the same
+    release, even after an update of the package.
     """
     import delayq.client  # noqa: F401
 

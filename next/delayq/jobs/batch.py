@@ -45,10 +45,9 @@ def batch(
     * `name`: a name for people.
     * `allow_failures`: False = the first failed member cancels the batch: waiting members are cancelled, and running
       members may finish. True = a failed member does not stop the others.
-    * `before`: a job or a list of jobs to send when the batch starts.
-    * `then`: the same, when all members have succeeded, even if some of them were retried.
-    * `catch`: the same, when the first member has failed for good.
-    * `finally_`: the same, when all members have ended.
+    * `before`, `then`, `catch`, `finally_`: the callbacks, each a job or a list of jobs. `before` is sent when the
+      batch starts, `then` when all members have succeeded, even if some of them were retried, `catch` when the first
+      member has failed for good, and `finally_` when all members have ended.
 
         batch([ImportPage(page=n) for n in range(40)], then=Publish()).dispatch()
     """
@@ -84,9 +83,9 @@ class PendingBatch(AsLink):
         The batch waits for the commit of a database transaction if the batch itself, one of its jobs, the block `with
         within(...)` or the connection requires this. The `outcome` of the answer is then "after commit".
 
-        Members and callbacks whose `prepare_for_dispatch` returns False are left out. If a batch with the same id has
-        finished or was cancelled, nothing is sent, and the `outcome` of the answer is "kept". If members were sent, the
-        outcome is "created".
+        Members and callbacks whose `prepare_for_dispatch` returns False are left out. If all members are left out, and
+        no batch has this id, InvalidInput is raised. The `outcome` of the answer is "created". It is "kept" if all
+        members are left out, or if a batch with the same id has finished or was cancelled: then nothing is sent.
 
         Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule. After an error
         of DelayQ.schedule, a second dispatch with the same id sends the missing members.
@@ -121,7 +120,7 @@ class PendingBatch(AsLink):
         if info is None:
             raise InvalidInput(
                 "The batch has no members, because `prepare_for_dispatch` of all its jobs returned False.",
-                hint="Check this before the dispatch, if it can happen.",
+                hint="If this can happen, check it before the dispatch.",
                 field="members",
             )
         return msgspec.structs.replace(info, outcome="kept")
@@ -213,7 +212,8 @@ class RunningBatch:
         sent, the outcome is "created".
 
         If the job that calls this method is run again, no member is added twice, as long as the job adds the same
-        members in the same order. Raises InvalidInput, and Conflict if the batch has finished.
+        members in the same order. Raises InvalidInput, BatchNotFound if the batch was deleted, and Conflict if the
+        batch has finished.
         """
         connection, chains = self._plan(members)
         return connection.client.batches.add(self.id, chains)

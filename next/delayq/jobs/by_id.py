@@ -18,7 +18,7 @@ def _destination(name: str, options: JobOptions) -> tuple[Connection, str]:
 def cancel_job(name: str, options: JobOptions, job_id: str, *, running: bool) -> Answer:
     """Cancel a job, and return the answer. `running`: True = ask the job to stop if a worker has it.
 
-    Raises FoundElsewhere if another queue has the id, or if there are too many other queues to search.
+    Raises FoundElsewhere if only another queue has the id, or if there are too many other queues to search.
     """
     connection, queue = _destination(name, options)
     answer = connection.client.cancel(job_id, queue=queue, running=running)
@@ -39,7 +39,7 @@ async def acancel_job(name: str, options: JobOptions, job_id: str, *, running: b
 def find_job(name: str, options: JobOptions, job_id: str) -> JobInfo | None:
     """Return what is known about a job, or None if no queue has the id.
 
-    Raises FoundElsewhere if another queue has the id, or if there are too many other queues to search.
+    Raises FoundElsewhere if only another queue has the id, or if there are too many other queues to search.
     """
     connection, queue = _destination(name, options)
     info = connection.client.get(job_id, queue=queue)

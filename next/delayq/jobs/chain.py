@@ -73,11 +73,14 @@ class PendingChain(AsMember):
         return self._with(_connection=connection)
 
     def on_queue(self, queue: str) -> "PendingChain":
-        """Return a chain whose jobs use this queue, unless they name one."""
+        """Return a chain whose jobs use this queue, unless they name one or belong to a batch."""
         return self._with(_queue=queue)
 
     def delay(self, delay: Duration) -> "PendingChain":
-        """Return a chain that delays its first job, unless this job has its own delay. Raises InvalidInput."""
+        """Return a chain that delays its first job, unless this job has its own delay. A batch is not delayed.
+
+        Raises InvalidInput.
+        """
         duration_ms(delay, field="delay")
         return self._with(_delay=delay)
 

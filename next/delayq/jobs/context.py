@@ -93,7 +93,7 @@ class JobContext:
 
     @property
     def stopping(self) -> bool:
-        """True if the handler should end soon, because the job was cancelled or its worker is shutting down."""
+        """True if the handler should end soon: the job was cancelled or timed out, or its worker is shutting down."""
         return self._is_stopping()
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:

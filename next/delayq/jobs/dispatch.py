@@ -134,7 +134,8 @@ class Sendable(ABC):
         If the handler raises an exception, the `failed` hook of the job is called, and then the exception is raised
         again, as with Laravel's sync connection. `Retry`, `Snooze` and `Discard` are not raised, because the job has
         then not failed. The `outcome` of the returned Ran shows which of them the handler raised. If
-        `prepare_for_dispatch` returns False, the job is not run, and the `outcome` is `Done()`, as after a run.
+        `prepare_for_dispatch` returns False, the job is not run, and the `outcome` is `Done()`, as after a successful
+        run.
         """
         planned = plan(self._with(**said), current_manager())
         return Ran(DONE) if planned.spec is None else run_spec(planned.spec)
@@ -191,10 +192,10 @@ async def adispatch(name: str, data: Any = None, **said: Unpack[Said]) -> "Async
 def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -> "list[JobRef]":
     """Dispatch many jobs, up to 250 in one round trip, and return their references in the same order.
 
-    `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The delay is computed
-    from the id of the job, so that a job that is sent again with the same id gets the same delay. All jobs are checked
-    before the first one is sent. Raises the errors of `Job.dispatch`. If a round trip fails, the jobs of earlier round
-    trips are stored.
+    `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The additional delay is
+    computed from the id of the job, so that a job that is sent again with the same id gets the same delay. All jobs of
+    one connection (and one session, with `within`) are checked before the first of them is sent. Raises the errors of
+    `Job.dispatch`. If a round trip fails, the jobs of earlier round trips are stored.
 
         dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """
@@ -294,7 +295,7 @@ def _commit_of(said: Said, options: JobOptions) -> Commit:
 
 
 def _plan_all(jobs: Iterable[Sendable]) -> list[Planned]:
-    """Plan all jobs, so that every job is checked before the first one is sent."""
+    """Plan all jobs, so that all payloads are checked before the first job is sent."""
     manager = current_manager()
     planned = []
     if isinstance(jobs, Sendable) or not isinstance(jobs, Iterable):

@@ -11,7 +11,8 @@ import msgspec
 def comes_back_as(sent: Any, back: Any) -> bool:
     """Return True if `back` equals `sent` in all parts.
 
-    A datetime with a named time zone is never equal, because JSON keeps only its offset. An int equals the same float.
+    A datetime with a named time zone is never equal, because JSON keeps only its offset. An int equals a float of
+    the same value.
     """
     try:
         return _is_equal(sent, back)

@@ -75,11 +75,10 @@ class JobFunction(Generic[P, R]):
         return self._job(*args, **kwargs)
 
     def cancel(self, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this function by its id, in the declared queue.
+        """Cancel a job of this function by its id, in the queue of the function: declared, of a route, or the default.
 
-        The answers and errors are those of DelayQ.cancel.
-
-        Raises FoundElsewhere if only another queue has a job with this id. That job is not changed.
+        The answers and errors are those of DelayQ.cancel. Raises FoundElsewhere, and changes nothing, if this queue
+        does not have the id, and another queue has or may have it.
         """
         return by_id.cancel_job(self._handler.name, self._handler.options, job_id, running=running)
 
@@ -90,7 +89,7 @@ class JobFunction(Generic[P, R]):
     def find(self, job_id: str) -> JobInfo | None:
         """Return all facts about a job of this function, or None for an unknown id.
 
-        Raises FoundElsewhere if only another queue has a job with this id.
+        Raises FoundElsewhere if the queue of the function does not have the id, and another queue has or may have it.
         """
         return by_id.find_job(self._handler.name, self._handler.options, job_id)
 
@@ -157,8 +156,8 @@ def handles(name: str, *, registry: Registry = registry, **declared: Unpack[Decl
 
     The job `name` without a method runs the method `fire`. A method is called on a new object, with the context and the
     payload. The job is done when the method returns. The method `failed(data, error)` is called after a job has failed
-    permanently. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
-    class because its name is in a job. Raises InvalidInput for a name or an option that cannot be used.
+    for good. The keywords declare options, as for `job`. Only decorated classes can run: delayq never imports a
+    class because its name is in a job. Raises InvalidInput for a name, an option or a method that cannot be used.
 
         @handles("Mailer")
         class Mailer:

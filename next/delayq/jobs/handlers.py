@@ -1,6 +1,6 @@
 """Handlers: the code that runs jobs. A function, a method of a class, and a job class share one protocol.
 
-A worker decodes a payload with `read`, and passes the decoded payload to `call`. If the job fails permanently, the
+A worker decodes a payload with `read`, and passes the decoded payload to `call`. If the job fails for good, the
 worker passes the decoded payload to `failed` too. The handler of job classes is in job.py.
 """
 
@@ -74,7 +74,7 @@ class Handler(Protocol):
         ...
 
     def failed(self, job: Any, error: BaseException, context: JobContext | None) -> Awaitable[None] | None:
-        """Call the `failed` hook of a job that has failed permanently, with the context of its last attempt."""
+        """Call the `failed` hook of a job that has failed for good, with the context of its last attempt."""
         ...
 
 
@@ -163,7 +163,7 @@ def origin_of(declared: Callable[..., Any]) -> str:
 def call_failed_hook(
     handler: Handler, job: Any, error: BaseException, context: JobContext | None, *, job_id: str
 ) -> Awaitable[None] | None:
-    """Call the `failed` hook of a job that has failed permanently. If the hook is async, return an awaitable.
+    """Call the `failed` hook of a job that has failed for good. If the hook is async, return an awaitable.
 
     Errors of the hook are logged and not raised, because the job has failed anyway.
     """
@@ -240,8 +240,8 @@ def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` fr
 def checked_result(result: Any) -> Any:
     """Return the result of a handler. Raises TypeError for a generator or coroutine, whose code has not run.
 
-    A decorator can hide a generator function, so that the declaration does not refuse it. A middleware or handler that
-    forgets `await` returns a coroutine.
+    The declaration does not refuse a generator function that a decorator hides. A middleware or handler that forgets
+    `await` returns a coroutine.
     """
     if inspect.iscoroutine(result):
         result.close()
@@ -273,7 +273,10 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
-    """Return True for JobContext, also inside Annotated and beside None. Raises InvalidInput for other unions."""
+    """Return True for JobContext, also inside Annotated or in a union with None.
+
+    Raises InvalidInput for a union of JobContext with another type.
+    """
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) not in (Union, UnionType):
@@ -282,7 +285,7 @@ def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callabl
     are_contexts = [_is_context(part, parameter, function) for part in parts]
     if any(are_contexts) and len(parts) > 1:
         raise InvalidInput(
-            f"The parameter {parameter} of {origin_of(function)} may be the context or another value.",
+            f"The parameter {parameter} of {origin_of(function)} is annotated as the context or another type.",
             hint="Annotate the context as JobContext alone.",
             field="data",
         )

@@ -77,11 +77,10 @@ class Job(Sendable):
 
     @classmethod
     def cancel(cls, job_id: str, *, running: bool = False) -> Answer:
-        """Cancel a job of this class by its id, in the declared queue.
+        """Cancel a job of this class by its id, in the queue of the class: declared, of a route, or the default.
 
-        The answers and errors are those of DelayQ.cancel.
-
-        Raises FoundElsewhere if only another queue has a job with this id. That job is not changed.
+        The answers and errors are those of DelayQ.cancel. Raises FoundElsewhere, and changes nothing, if this queue
+        does not have the id, and another queue has or may have it.
         """
         return by_id.cancel_job(cls.job_name, cls.job_options, job_id, running=running)
 
@@ -94,7 +93,7 @@ class Job(Sendable):
     def find(cls, job_id: str) -> JobInfo | None:
         """Return all facts about a job of this class, or None for an unknown id.
 
-        Raises FoundElsewhere if only another queue has a job with this id.
+        Raises FoundElsewhere if the queue of the class does not have the id, and another queue has or may have it.
         """
         return by_id.find_job(cls.job_name, cls.job_options, job_id)
 
@@ -106,7 +105,7 @@ class Job(Sendable):
     # -- methods that a class may override -----------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> Awaitable[None] | None:
-        """Override this hook to act after the job has failed permanently, for example to inform a user.
+        """Override this hook to act after the job has failed for good, for example to inform a user.
 
         The hook is called on a new object with the same fields. `error` is the last error, and `self.context` the
         context of the last attempt. The hook may be async.
@@ -149,7 +148,7 @@ class Job(Sendable):
         self._decide(Retry(delay))
 
     def fail(self, error: str | BaseException = "the handler failed the job") -> None:
-        """Fail the job permanently after `handle` has returned. `raise Fail(error)` does the same at once."""
+        """Fail the job for good after `handle` has returned. `raise Fail(error)` does the same at once."""
         self._decide(Fail(error))
 
     def delete(self) -> None:
@@ -287,7 +286,7 @@ def _refuse_clashes(kind: type[Job]) -> None:
     for name in inspect.get_annotations(kind):
         if hasattr(Job, name):
             raise InvalidInput(
-                f"The field {name!r} of {kind.__qualname__} has the name of a method of Job.",
+                f"The field {name!r} of {kind.__qualname__} has the name of a method or attribute of Job.",
                 hint=f"Rename it, for example to {name}_.",
                 field="data",
             )

@@ -178,7 +178,7 @@ class RateLimited(CheckedMiddleware):
     * `rate`: a rate, or a list of rates that must all allow the job; None = the rates of `use_limit`.
     * `key`, `drop`: see Concurrency.
 
-    Each attempt takes a token. Raises InvalidInput for arguments that cannot be used.
+    Each attempt that may run takes a token. Raises InvalidInput for arguments that cannot be used.
 
         @job("sms.send", middleware=[RateLimited("sms", RateLimit.per_minute(60))])
     """
@@ -201,7 +201,7 @@ class RateLimited(CheckedMiddleware):
         _check_members(self._key, job_name, members)
 
     def check_start(self, job_name: str) -> None:
-        """Raise InvalidInput if the limit has no rate. A declaration cannot check this: `use_limit` may come later."""
+        """Raise InvalidInput if the limit has no rate, which a declaration cannot check: `use_limit` may come later."""
         self._rates_for(job_name)
 
     def handle(self, job: RunningJob, next: Next) -> Any:
@@ -252,7 +252,7 @@ def _refusal(name: str, *, drop: bool) -> Exception:
 
 
 def _unanswered(name: str, context: JobContext, error: BackendError) -> LimitReached:
-    """Log that Redis gave no answer, and return the signal that lets the job wait, even with `drop=True`."""
+    """Log that the limit could not be asked, and return the signal that lets the job wait, even with `drop=True`."""
     logger.warning(
         "job %s (%s) waits, because the limit %s could not be asked: %s", context.id, context.name, name, error
     )

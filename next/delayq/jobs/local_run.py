@@ -40,9 +40,11 @@ interruption is meant for the job of this handler."""
 class Ran(msgspec.Struct, frozen=True):
     """The outcome of a job that ran in this process.
 
-    * `outcome`: Done, RunAgain (after a `Retry` or `Snooze`) or GiveUp (the job failed).
+    * `outcome`: Done, RunAgain (after a `Retry` or `Snooze`, and with `run_job` also after an error if an attempt is
+      left) or GiveUp (the job failed).
     * `result`: the return value of the handler, or None.
-    * `error`: the exception that the handler raised, or None. For a `Fail` with an exception, the inner exception.
+    * `error`: the exception of the handler, or the reason why the handler was not called, or None. With `run_job`, for
+      a `Fail` with an exception, `error` is the inner exception.
     """
 
     outcome: Outcome

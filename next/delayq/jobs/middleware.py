@@ -78,7 +78,10 @@ class CheckedMiddleware:
 
 
 def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:
-    """Return middleware as a tuple; raises InvalidInput for objects without a method `handle` or `ahandle`."""
+    """Return middleware as a tuple.
+
+    Raises InvalidInput if `middleware` is not a list, and for objects without a usable method `handle` or `ahandle`.
+    """
     if not isinstance(middleware, Sequence) or isinstance(middleware, str | bytes):
         raise InvalidInput(
             f"middleware is {shown(middleware)}, not a list.",
@@ -138,7 +141,7 @@ def check_fits(
         if not is_async and inspect.iscoroutinefunction(getattr(one, "handle")):  # noqa: B009
             raise InvalidInput(
                 f"The middleware {type(one).__name__} of the job {job_name!r} has an async method `handle`.",
-                hint="Write `def handle`, or rename it to `ahandle` for async handlers.",
+                hint="Write `def handle`, or rename the method to `ahandle` for async handlers.",
                 field="middleware",
             )
         if isinstance(one, CheckedMiddleware):

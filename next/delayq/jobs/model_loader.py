@@ -25,7 +25,7 @@ class ModelLoader:
 
     @contextmanager
     def loaded(self, job: dict[str, Any], context: JobContext | None = None) -> Iterator[None]:
-        """Load the models of a job into `job`. They are usable until the end of the context.
+        """Load the models of a job into `job`. The models are usable until the context manager ends.
 
         Raises Fail or Discard if a model is missing, ConfigError if the models of this library cannot be loaded, and
         msgspec.ValidationError if a reference names another model than the field declares.

@@ -53,7 +53,10 @@ class Models(Protocol):
 
 
 class ModelField(msgspec.Struct, frozen=True):
-    """A field whose value is a model. `wire` is the type of the JSON that the job carries for it."""
+    """A field whose value is a model.
+
+    `kind`: the class of the model. `model`: the name of this class. `wire`: the type of the JSON that the job carries.
+    """
 
     kind: type
     model: str

@@ -94,7 +94,7 @@ class Notification:
         return True
 
     def failed(self, recipient: Any, channel: str, error: BaseException) -> Awaitable[None] | None:
-        """Override this hook to act after the job of a channel has failed permanently. The hook may be async."""
+        """Override this hook to act after the job of a channel has failed for good. The hook may be async."""
         return None
 
 

@@ -21,7 +21,7 @@ def notify(recipients: Any, notification: Notification, **said: Unpack[Said]) ->
     Each recipient and channel gets one job. `via` of the notification returns the channels of a recipient. A recipient
     is a value that JSON can carry, such as a text, a dict, a dataclass or a msgspec Struct. A list, tuple, set or
     iterator means several recipients. The keywords are options of all these jobs, and override the options of the class
-    and of its channels; see `Job.dispatch`. All jobs are checked before the first one is sent.
+    and of its channels; see `Job.dispatch`. All payloads are checked before the first job is sent.
 
     Raises InvalidInput for an unknown channel, for a channel for which the notification has no method
     `to_<channel>`, and for `id` if there are several jobs. Raises the errors of `dispatch_many`.

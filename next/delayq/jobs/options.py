@@ -5,7 +5,7 @@ The first of these sources that has a value is used:
     dispatch      CloseOrder(…).dispatch(queue="vip"), .on_queue("vip")
     declaration   class CloseOrder(Job, queue="orders"), its base classes, @job("order.close", queue="orders")
     routes        for queue and connection only: [routes] in delayq.toml, Manager.route
-    settings      of the connection, then of the application
+    settings      the table [connections.NAME] of the connection, then the settings outside of such tables
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,8 +89,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     * A worker applies `tries`, `backoff`, `timeout_ms`, `on_timeout`, `max_exceptions` and `retention_ms` when it runs
       the job. So if a new release of the application declares other values, these values also apply to jobs that were
-      sent before. Without a declaration, the settings apply. The defaults of the settings: 5 tries (0 = no limit),
-      exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
+      sent before, unless the dispatch set the option. Without a declaration, the settings apply. The defaults of the
+      settings: 5 tries (0 = no limit), exponential backoff from 5 s, a timeout of 60 s (0 = none), retention 0.
     * A worker runs `middleware` around the handler.
     * `after_commit`: a dispatch sends the job after the commit of a database transaction. `within`, an option of the
       dispatch, names the transaction.

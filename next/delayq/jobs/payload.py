@@ -75,7 +75,8 @@ class Payload:
     def write(self, values: Mapping[str, Any]) -> msgspec.Raw:
         """Return the JSON of the values.
 
-        InvalidInput names the first field that a worker would read as another value.
+        Raises InvalidInput, which names the first field that cannot be sent, or that a worker would read as another
+        value.
         """
         if self.model_fields:
             values = refs_of(self.model_fields, values, job_name=self._job_name)

@@ -22,7 +22,7 @@ from delayq.jobs.registry import registry
 R = TypeVar("R")
 
 _ENDLESS: Final = (JobDispatched, JobStarted, JobEnded, WorkerLooping)
-"""Events that the job of a listener or its worker emits again, so that jobs would follow without end."""
+"""Events that the job of a listener or its worker emits again. With such an event, jobs would follow without end."""
 
 _declared: Final[dict[str, tuple[type, Callable[[Any], object]]]] = {}
 """The event class and the listener of each queued listener, by job name."""

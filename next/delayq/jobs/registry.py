@@ -41,9 +41,9 @@ class Registry:
     def add(self, handler: Handler) -> None:
         """Register a handler.
 
-        Raises InvalidInput for an invalid name, and for a name that another declaration uses. If the same declaration
-        is executed again, for example in a notebook cell, the new declaration replaces the old one, and Python issues a
-        warning.
+        Raises InvalidInput for an invalid name, for a name that another declaration uses, and for middleware that does
+        not fit the handler. If the same declaration is executed again, for example in a notebook cell, the new
+        declaration replaces the old one, and Python issues a warning.
         """
         check_job_name(handler.name)
         _check_fits([*self._middleware, *handler.options.middleware], handler)

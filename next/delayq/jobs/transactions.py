@@ -129,7 +129,7 @@ def session_to_wait_for(what: str, connection: Connection, commit: Commit) -> An
 def wait_for_commit(session: Any, waiting: Waiting) -> bool:
     """Send jobs right after the commit of the transaction of a session, and never after a rollback.
 
-    Returns False if no transaction is open, so that the jobs can be sent now. Raises InvalidInput if `session` is not
+    Returns False if no transaction is open; the caller then sends the jobs now. Raises InvalidInput if `session` is not
     a session.
     """
     waits = _library_of(session)(session, waiting, send_all, asend_all)

@@ -11,7 +11,7 @@ from delayq.jobs.context import JobContext
 
 
 class WorkerContext(JobContext):
-    """A JobContext in a worker. Most handlers use neither the chain nor the batch, so they are read when needed."""
+    """A JobContext in a worker. Chain and batch are read only when needed, because most handlers use neither."""
 
     _batch: RunningBatch | None = None
 

@@ -43,8 +43,9 @@ class WrappedHandler:
 class HandlerInside(WrappedHandler):
     """A handler inside a context manager.
 
-    `around`: returns the context manager for a plain handler. `aaround`: for a coroutine function. Both functions get
-    the job that `read` returned, and may change it. They also get the context, or None if no handler needs it.
+    `around`: returns the context manager for a plain handler. `aaround`: the same for a coroutine function. Both
+    functions get the job that `read` returned, and may change this job. They also get the context, or None if no
+    handler needs it.
     """
 
     def __init__(

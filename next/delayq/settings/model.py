@@ -111,8 +111,8 @@ class Settings(BaseSettings):
         default=TIMEOUT_GRACE_MS,
         ge=0,
         le=3_600_000,
-        description="How long a job may go on after its timeout or a cancel has interrupted it. Then its process is "
-        "killed. At most 1h.",
+        description="How long a job may go on after its timeout, its deadline or a cancel has interrupted it. Then its "
+        "process is killed. At most 1h.",
     )
     max_payload: Annotated[int, Unit("bytes")] = Field(
         default=DEFAULTS.max_payload, ge=1, description="Maximum size of the payload of a job, as JSON."

@@ -26,7 +26,7 @@ from delayq.settings.types import DURATION, PATH, unit_of
 VARIABLES: Final = "DELAYQ_"
 FILE_NAME: Final = "delayq.toml"
 TABLES: Final = ("connections", "routes")
-"""Settings that only the settings file can have."""
+"""Settings that neither options nor environment variables can set."""
 
 _NO_SETTING: Final = re.compile(
     rf"{VARIABLES}(?:TEST_|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=\w+://|PORT_[0-9]+_\w+=))"

@@ -42,10 +42,11 @@ def faking() -> "Iterator[Fake]":
 
 
 class Fake:
-    """The jobs that were recorded. `faking` and the fixture `delayq_fake` make it.
+    """The recorded jobs and batches, with assertions. `faking` and the fixture `delayq_fake` create this object.
 
-    In all methods, `job` is a job name, a job class or a function with `@job`, and `where` is a function that gets a
-    FakeJob and returns True if the job counts. A job counts once, even if a later call cancels or replaces it.
+    In all methods, `job` is a job name, a class of jobs or notifications, or a function with `@job`. `where` is a
+    function that gets a FakeJob and returns True if the job counts. A job counts once, even if a later call cancels or
+    replaces it.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -97,7 +98,9 @@ class Fake:
         _check(not self._server.jobs and not self._server.batches, "Jobs were sent.", self._seen())
 
     def assert_chained(self, jobs: Sequence[Any]) -> None:
-        """Fail unless a chain of exactly these jobs was sent. A batch in the chain is the list of its members.
+        """Fail unless a chain of exactly these jobs, in this order, was sent.
+
+        A batch in the chain is the list of its members.
 
         fake.assert_chained([Charge, [PrintLabel, PrintInvoice], Ship])
         """
@@ -108,9 +111,9 @@ class Fake:
         _check(wanted in chains, f"No chain {_shown(wanted)} was sent.", f"Chains sent:{sent}")
 
     def assert_batched(self, members: Sequence[Any], *, name: str | None = None) -> None:
-        """Fail unless a batch of exactly these members was sent. A member that is a chain is the list of its jobs.
+        """Fail unless a batch of exactly these members, in this order, was sent.
 
-        `name`: the name of the batch; None = any name.
+        A member that is a chain is the list of its jobs. `name`: the name of the batch; None = any name.
 
         fake.assert_batched([ImportPage, ImportPage, [Fetch, Parse]], name="import")
         """
@@ -143,12 +146,14 @@ def _name_of(job: AnyJob) -> str:
         return job.job_name
     if isinstance(job, Sendable):
         raise InvalidInput(
-            f"{job!r} is one job.",
-            hint="Use its class, its function or its name, and `where=` for its data.",
+            f"{job!r} is a job object, but a class, a function with @job or a job name is needed.",
+            hint="Give the class, the function or the name of this job, and check its data with `where=`.",
             field="job",
         )
     raise InvalidInput(
-        f"{job!r} is not a job.", hint="Use a job name, a job class or a function with @job.", field="job"
+        f"{job!r} is not a job.",
+        hint="Use a job name, a class of jobs or notifications, or a function with @job.",
+        field="job",
     )
 
 

@@ -36,7 +36,11 @@ class StoredBatch(msgspec.Struct):
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """The parts of a call. `of`: the text between the braces of the first key; `role`: the text after them."""
+    """The parts of a call.
+
+    `of`: the text between the braces of the first key. `role`: the text after the braces. `named`: the arguments of a
+    script by name. `rows`: the repeated arguments of a script, or the arguments of a command after its key.
+    """
 
     space: Space
     of: str

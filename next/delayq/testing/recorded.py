@@ -11,8 +11,8 @@ from delayq.core.encryption import payload_of
 from delayq.manager import current_manager
 
 Shape = str | list[Any]
-"""The names of jobs: a job is its name, a batch is the list of its members, and a member of several jobs is a list of
-names."""
+"""The names of jobs: a job is its name, a batch is the list of its members, and a member that is a chain of several
+jobs is a list of their names."""
 
 
 class FakeJob(msgspec.Struct):
@@ -20,7 +20,7 @@ class FakeJob(msgspec.Struct):
 
     * `id`, `queue`, `due_ms`: the id, the queue, and the due time in epoch ms.
     * `delay_ms`: the time from the call to the due time, in ms; 0 = due at once.
-    * `state`: "scheduled" or "ready"; "failed" after `archive`; "absent" after `cancel`.
+    * `state`: "scheduled" or "ready"; "failed" after `archive`; "absent" after `cancel` or `forget`.
     * `raw`: the envelope, as Redis would get it.
     """
 
@@ -57,7 +57,7 @@ class FakeJob(msgspec.Struct):
 
     @property
     def chain(self) -> list[Shape]:
-        """The names of the jobs that follow in the chain of this job. A batch is a list of names."""
+        """The names of the jobs that follow in the chain of this job. A batch is the list of its members."""
         return shape_of_links(read_chain(self._envelope.chain))
 
     @property
@@ -85,7 +85,7 @@ class FakeBatch(msgspec.Struct, frozen=True):
     """A batch that the fake has recorded.
 
     * `id`, `name`, `allow_failures`: the arguments of `batch`.
-    * `members`: the name of each member; a member that is a chain is a list of names.
+    * `members`: the name of each member; a member that is a chain of several jobs is a list of names.
     * `then`, `catch`, `finally_`: the names of the callbacks. The callbacks of `before` are sent at once, so the fake
       records them as jobs.
     * `after`: the names of the jobs that follow the batch in a chain.

@@ -26,7 +26,7 @@ from delayq.testing.travelled_attempts import CONSUMER, Attempted, TravelledAtte
 from delayq.testing.travelled_executor import TravelledExecutor
 
 MAX_ATTEMPTS: Final = 10_000
-"""Maximum number of attempts in one call of `travel`. It stops jobs that dispatch themselves without a delay."""
+"""Maximum number of attempts in one call of `travel`. The limit stops jobs that dispatch themselves without a delay."""
 
 
 @contextmanager
@@ -56,11 +56,12 @@ def travelling(*, server: PrivateServer | None = None) -> "Iterator[Travel]":
 
 
 class Travel:
-    """The clock of a test. `travelling` and the fixture `delayq_travel` make it.
+    """The clock of a test. `travelling` and the fixture `delayq_travel` create this object.
 
-    Call it with a duration to move the clock, such as `travel("15m")`. In this thread, it runs each job that becomes
-    due, at the due time of the job, with retries, snoozes, chains, batches, limits and unique keys. `travel("0s")` runs
-    the jobs that are due now. A timeout does not interrupt a handler.
+    A call with a duration, such as `travel("15m")`, moves the clock. The call runs each job that becomes due, at the
+    due time of the job, with retries, snoozes, chains, batches, limits and unique keys. Jobs run in this thread, or in
+    another thread if this one is running an event loop. `travel("0s")` runs the jobs that are due now. A timeout does
+    not interrupt a handler.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -81,7 +82,7 @@ class Travel:
         """Move the clock forward by a duration, and run the jobs that become due. Return all attempts in their order.
 
         The handlers' exceptions are not raised: the job is retried or fails, as in a worker. Raises InvalidInput, and
-        RuntimeError after 10,000 attempts, because a job then probably starts itself again without a delay.
+        RuntimeError after 10,000 attempts in one call, because a job then probably starts itself again without a delay.
         """
         return self._advance(self._now_ms + duration_ms(span, field="span"))
 

@@ -1,4 +1,5 @@
-"""Runs the ready jobs of the private server, with the parts of a worker, in the process of a test."""
+"""Runs ready jobs in the process of a test, with the parts of a worker. The jobs are in the private Redis server of
+`delayq_travel`."""
 
 import asyncio
 import threading
@@ -36,12 +37,13 @@ CONSUMER: Final = "delayq-travel"
 class Attempted(msgspec.Struct, frozen=True):
     """One attempt that `travel` has run.
 
-    * `id`, `name`, `queue`: the id, name and queue of the job.
+    * `id`, `name`, `queue`: the id, name and queue of the job. `name` is '' if the envelope cannot be read.
     * `attempt`: the number of the attempt, counted from 1.
     * `at`: the time of the attempt, in UTC.
     * `outcome`: "done", "retried", "snoozed" (also a job that a limit refused), "failed", "discarded" or "cancelled".
-    * `result`: the value that the handler returned. `error`: the exception that the handler raised, or None.
-      For a `Fail` with an exception, `error` is the inner exception.
+    * `result`: the value that the handler returned.
+    * `error`: the exception of the handler, or of application code after the handler, such as the hook `failed` or a
+      backoff function; or None. For a `Fail` with an exception, `error` is the inner exception.
     """
 
     id: str

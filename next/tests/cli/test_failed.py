@@ -240,7 +240,7 @@ def test_flush_and_prune_tell_numbers_by_queue(run: Run, failures: DelayQ, monke
         (("retry", "pay-1", "--all"), 2, "Ids and --all are both given. Leave out one of them."),
         (("retry", "pay-1", "--name", "x"), 2, "Ids and --name are both given."),
         (("retry", "--all", "--rate", "fast"), 2, "--rate 'fast' is not a rate."),
-        (("retry", "--all", "--data", "{}"), 2, "--data is the payload of one job. Name one id."),
+        (("retry", "--all", "--data", "{}"), 2, "--data needs exactly one id. Name one id."),
         (("retry", "pay-1", "--data", "{"), 2, "--data is not JSON"),
         (("forget",), 2, "No failed job is named."),
         (

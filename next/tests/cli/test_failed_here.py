@@ -121,8 +121,12 @@ def test_a_job_that_asks_to_run_again_stays_as_it_is(run: Run, shop: DelayQ) -> 
     ("words", "code", "told"),
     [
         (("--here", "pay-0"), 2, "No application is named. Name the module of your jobs: --app shop.jobs"),
-        (("--here", "--all", "--app", "here_jobs"), 2, "--here runs one job, once. Name one id"),
-        (("--here", "pay-0", "pay-1", "--app", "here_jobs"), 2, "--here runs one job, once. Name one id"),
+        (("--here", "--all", "--app", "here_jobs"), 2, "--here needs exactly one id, and no --rate."),
+        (
+            ("--here", "pay-0", "pay-1", "--app", "here_jobs"),
+            2,
+            "--here needs exactly one id, and no --rate.",
+        ),
         (("--here", "pay-0", "--data", "{}", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),
         (("--here", "nope", "--app", "here_jobs"), 3, "No job 'nope' is known in any queue."),
         (("--here", "pay-4", "--app", "here_jobs"), 2, "The payload does not fit 'here.pay'"),

@@ -72,7 +72,7 @@ def test_archive_gives_up_a_waiting_job(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("schedule", "n", "--unique", ""), 2, "--unique is ''. Use a text, such as invoice-42, or"),
+        (("schedule", "n", "--unique", ""), 2, "--unique is ''. Use a text that is not empty, such as invoice-42, or"),
         (("schedule", "n", "--unique", "", "--unique-for", "1h"), 2, "--unique is ''. Use a text"),
         (("schedule", "n", "--unique-for", "0s"), 2, "--unique-for is '0s'."),
         (("run-now", "order-41"), 3, "No job 'order-41' is known in the queue 'default'."),

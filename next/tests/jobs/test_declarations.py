@@ -112,7 +112,7 @@ def test_the_context_is_given_in_each_form_of_its_annotation(jobs: Registry, fun
 def test_a_context_that_may_be_something_else_is_refused(jobs: Registry) -> None:
     def either(context: JobContext | int) -> None: ...
 
-    with pytest.raises(InvalidInput, match=r"may be the context or another value\. Annotate the context as JobConte"):
+    with pytest.raises(InvalidInput, match=r"as the context or another type\. Annotate the context as JobConte"):
         job("either", registry=jobs)(either)
 
 

@@ -85,7 +85,7 @@ def test_what_handle_decided_is_raised_at_its_end(how: str, signal: type[Excepti
 
 
 def test_a_field_may_not_hide_a_method() -> None:
-    with pytest.raises(InvalidInput, match=r"'tags' of .* has the name of a method of Job"):
+    with pytest.raises(InvalidInput, match=r"'tags' of .* has the name of a method or attribute of Job"):
 
         class Clash(Job):
             tags: list[str]  # type: ignore[assignment]

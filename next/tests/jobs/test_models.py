@@ -245,7 +245,7 @@ def test_an_unsaved_model_in_a_list_or_in_a_dispatch_by_name_is_refused(
 
 def test_a_client_that_gets_a_model_names_the_ways_to_send_it(session: Session, sent: DelayQ) -> None:
     order = session.get_one(Order, 42)
-    hint = "To send a model of a database, use `dispatch` with a member that is the model, or send ModelRef("
+    hint = "To send a database model, pass it to `dispatch` as a member of the payload: "
     for data in ({"order": order}, {"orders": [{"order": order}]}):
         with pytest.raises(InvalidInput, match=re.escape(hint)):
             sent.schedule("models.scheduled", data)

@@ -314,7 +314,7 @@ def test_other_questions_are_refused(elsewhere: Manager, delayq_fake: Fake) -> N
 
 def test_what_is_not_a_job_is_refused(delayq_fake: Fake) -> None:
     wrong: Any = CloseOrder(order_id=1)
-    with pytest.raises(InvalidInput, match="is one job"):
+    with pytest.raises(InvalidInput, match="is a job object"):
         delayq_fake.pushed(wrong)
     with pytest.raises(InvalidInput, match="is not a job"):
         delayq_fake.pushed(3)  # type: ignore[arg-type]

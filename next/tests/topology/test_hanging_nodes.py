@@ -74,7 +74,7 @@ def test_stats_names_the_hanging_node_that_has_the_list_of_queues(group: Cluster
     assert of_all.exception.exit_code == 5
     words = f"The list of queues cannot be read. Redis at redis://127.0.0.1:{owner.port}"
     assert of_all.exception.message.startswith(words)
-    assert of_all.exception.hint == "`delayq stats --queue NAME` still shows a queue of a node that answers."
+    assert of_all.exception.hint == "`delayq stats --queue NAME` still works for a queue whose node answers."
     assert (of_one.exit_code, other in of_one.output) == (0, True)
 
 

@@ -95,7 +95,9 @@ def list_batches(
 
 @batch.command("show")
 def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
-    """Show the counts of a batch, up to 20 failed jobs, and 20 pending members without a job. Exit code 3: unknown id.
+    """Show the counts of a batch, up to 20 failed jobs, and up to 20 pending members without a job.
+
+    Exit code 3: the id is unknown.
 
     delayq batch show import-2026-11
     """

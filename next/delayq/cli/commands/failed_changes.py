@@ -79,14 +79,16 @@ def retry(
     chosen.check()
     if here:
         if len(chosen.ids) != 1 or rate is not None:
-            raise InvalidInput("--here runs one job, once.", hint="Name one id, without --rate.", field="here")
+            raise InvalidInput(
+                "--here needs exactly one id, and no --rate.", hint="Name one id, and leave out --rate.", field="here"
+            )
         from delayq.cli.commands.failed_here import run_here  # imports the job API, which other commands do not need
 
         payload = None if data is None else read_payload(data)
         run_here(session_of(context), chosen, payload=payload, app=app, as_json=json)
         return
     if data is not None and len(chosen.ids) != 1:
-        raise InvalidInput("--data is the payload of one job.", hint="Name one id.", field="data")
+        raise InvalidInput("--data needs exactly one id.", hint="Name one id.", field="data")
     payload = None if data is None else read_payload(data)
     pause = spacing(rate)
     session, refusals = session_of(context), Refusals()

@@ -129,7 +129,7 @@ def schedule(
         typer.Option(
             "--app",
             metavar="MODULE",
-            help="Module that declares the job. Its options apply, and the payload is checked.",
+            help="Module that declares the job. The declared options apply, and the payload is checked.",
             show_default=False,
         ),
     ] = None,
@@ -145,7 +145,9 @@ def schedule(
     if queue is not None:
         check_queue(queue)
     if unique == "":
-        raise InvalidInput("unique is ''.", hint="Use a text, such as invoice-42, or leave it out.", field="unique")
+        raise InvalidInput(
+            "unique is ''.", hint="Use a text that is not empty, such as invoice-42, or leave it out.", field="unique"
+        )
     session = session_of(context)
     with (
         _sending(session, app, name, payload, queue) as (send, where),

@@ -21,8 +21,8 @@ def list_limits(context: typer.Context, json: Json = False) -> None:
 
     delayq limit list
 
-    HELD is the number of running jobs that a concurrency limit counts. A limit with keys has a line for each key.
-    GRANTED and REFUSED count the answers since the limit was first used.
+    HELD is the number of taken places under a concurrency limit. A limit with keys has a line for each key with taken
+    places. GRANTED and REFUSED count the answers since the limit was first used.
     """
     session = session_of(context)
     with session.client() as client:

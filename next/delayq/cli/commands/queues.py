@@ -117,7 +117,7 @@ def _stats_of_all(client: DelayQ) -> list[QueueStats]:
     except NodeError as error:
         raise type(error)(
             f"The list of queues cannot be read. {error.message}",
-            hint="`delayq stats --queue NAME` still shows a queue of a node that answers.",
+            hint="`delayq stats --queue NAME` still works for a queue whose node answers.",
         ) from error
 
 
@@ -138,14 +138,17 @@ def pause(
     wait: Annotated[
         str | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait up to this long until workers have no job.", show_default=False
+            "--wait",
+            metavar="DURATION",
+            help="Wait up to this long until workers have no job of the queue, or with --all no job at all.",
+            show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Pause a queue, or all workers. Running jobs continue. A queue can be paused before its first job.
 
-    Exit code 1: workers still have jobs after --wait.
+    Exit code 1: after --wait, workers still have jobs of the queue (with --all: any jobs), or a queue cannot be read.
 
     delayq pause orders --for 1h --reason 'the bank is closed' --wait 1m
     """
@@ -259,12 +262,16 @@ def set_queue(
             "--shards",
             metavar="N",
             help="Number of parts into which the queue is divided, 1 to 64. You can change it only while the queue has "
-            "no jobs. After a change, the workers of the queue exit as after `delayq restart`.",
+            "no jobs, and a relay has handled the records of its ended jobs. After a change, the workers of the queue "
+            "exit as after `delayq restart`.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Set the lease or the number of shards of a queue. Exit code 4: the queue has jobs, so --shards is refused.
+    """Set the lease or the number of shards of a queue.
+
+    Exit code 4: --shards is refused, because the queue has jobs or unhandled records of ended jobs, or because another
+    command is changing the number.
 
     delayq queue set orders --lease 2m
     """
@@ -299,7 +306,10 @@ def show_queue(context: typer.Context, queue: QueueName, json: Json = False) -> 
 
 @queue.command("remove")
 def remove_queue(context: typer.Context, queue: QueueName, json: Json = False) -> None:
-    """Remove an empty queue. Exit code 4: the queue has jobs.
+    """Remove an empty queue.
+
+    Exit code 4: the queue has jobs or unhandled records of ended jobs, or another command is changing the number of
+    its shards.
 
     delayq queue remove orders
     """
@@ -331,10 +341,10 @@ def _check_target(queue: str | None, *, is_all: bool) -> None:
 
 
 def _wait_until_idle(client: DelayQ, queue: str | None, patience: float) -> list[JobIdShape]:
-    """Wait up to `patience` s until no job of a queue, or of all queues, is with a worker. Return the remaining jobs.
+    """Wait up to `patience` s until a queue, or every queue, has no reserved job. Return up to MAX_TOLD reserved jobs.
 
-    Two reads in a row must find no job, because a worker may receive another job by a fetch that began before the
-    pause. Raises CallRefused if a queue still cannot be read at the end of this time.
+    Two reads in a row must find no reserved job, because a worker may receive another job by a fetch that began before
+    the pause. Raises CallRefused if a queue cannot be read when the time is over.
     """
     ends_at = time.monotonic() + patience
     progress = Progress("still running")

@@ -156,7 +156,7 @@ def _read_workers(client: DelayQ) -> list[WorkerInfo] | None:
 
 
 def _read_suspects(client: DelayQ, workers: Iterable[WorkerInfo], stats: QueueStats) -> list[JobInfo]:
-    """Return the suspects that children started less than a lease ago, so that these children take no other jobs."""
+    """Return the suspects that were started less than a lease ago. Their children still take no other jobs."""
     running = [one for worker in workers if stats.queue in worker.queues for one in worker.about.get("running", ())]
     fresh = [one for one in running if one.get("started_ms", 0) > stats.now_ms - stats.lease_ms]
     jobs = [client.get(one["id"], queue=one["queue"]) for one in fresh[:MOST_LOOKUPS]]

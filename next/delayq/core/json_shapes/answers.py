@@ -58,8 +58,9 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
-    Also the answer of `reschedule` and `run-now` if the state of the job does not allow the change, of `failed show` if
-    the job has not failed, and of `schedule` if `--on-conflict error` refuses the job.
+    Also the answer of `reschedule` and `run-now` if the job is unknown or its state does not allow the change, of
+    `failed show` if the job has not failed, of `schedule` if `--on-conflict` refuses the job, and of `schedule`,
+    `reschedule` and `run-now` if the reply of Redis was lost.
 
     These outcomes need an explanation:
 

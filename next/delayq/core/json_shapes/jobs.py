@@ -175,7 +175,7 @@ class FailedGroupShape:
 
 @dataclass(frozen=True, slots=True)
 class ReasonShape:
-    """One reason of `delayq why`: a fixed code, a sentence, and the next step, or '' if there is only waiting."""
+    """One reason of `delayq why`: a fixed code, a sentence, and the next step; '' = you need only wait."""
 
     code: str
     what: str
@@ -200,7 +200,7 @@ class WhyShape:
 
 @dataclass(frozen=True, slots=True)
 class UnknownJobShape:
-    """Answer of `delayq show`, `why` and `failed show` if there is no such job.
+    """Answer of `delayq show`, `why` and `failed show` if the queue has no such job.
 
     `queue`: the queue that was read; null if `failed show` has searched several queues.
     """

@@ -9,7 +9,7 @@ from delayq.core.limits import LimitInfo
 
 @dataclass(frozen=True, slots=True)
 class PlacesShape:
-    """The number of places that running jobs hold under one key of a limit."""
+    """The number of taken places under one key of a limit."""
 
     key: str
     held: int

@@ -62,7 +62,7 @@ class UnreadableQueueShape:
 class QueueHistoryShape(QueueStatsShape):
     """One queue of `delayq stats --days N`.
 
-    Each row of `days` has the date as `day`, and the number of events of each kind on this day.
+    Each row of `days` has the date as `day`, and how many jobs were scheduled, acknowledged and so on, on this day.
     """
 
     days: list[dict[str, str | int]]
