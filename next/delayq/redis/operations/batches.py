@@ -125,8 +125,8 @@ class BatchOperations:
     async def cancel(self, id: str) -> BatchInfo:
         """Cancel a batch: its waiting members are cancelled. Running members may finish, but do not run again.
 
-        Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished. After another error, members that are
-        not cancelled yet wait in their queues, and run unless the call is repeated.
+        Raises BatchNotFound, InvalidInput, and Conflict if the batch has finished. After another error, members that
+        are not cancelled yet wait in their queues, and run unless the call is repeated.
         """
         info = await self.require(id)
         if info.finished_ms is not None:
