@@ -77,7 +77,7 @@ class PendingChain(AsMember):
         return self._with(_queue=queue)
 
     def delay(self, delay: Duration) -> "PendingChain":
-        """Return a chain that delays its first job, unless this job has its own delay. A batch is not delayed.
+        """Return a chain that delays its first job, unless this job has its own delay.
 
         Raises InvalidInput.
         """
@@ -180,6 +180,12 @@ class PendingChain(AsMember):
             link = link_of_element(element, maker, job_id=first_id, queue=self._queue, what=f"link {position + 1}")
             if link is not None:
                 links.append(link)
+        if links and self._delay is not None and links[0].batch is not None:
+            raise InvalidInput(
+                f"delay is {self._delay!r}, but the chain begins with a batch, which has no delay.",
+                hint="Set the delay of each job of the batch.",
+                field="delay",
+            )
         if links and self._delay is not None and not links[0].delay_ms:
             links[0] = msgspec.structs.replace(links[0], delay_ms=duration_ms(self._delay, field="delay"))
         return check_size(Chain(links, maker.links(self._catch, what="catch", queue=self._queue)))

@@ -77,6 +77,7 @@ def step(**said: object) -> Sendable:
         ),
         (lambda: chain(Step(), Step(text="x" * 250_000), *[Step(text="x" * 250_000)] * 4), "chain", "1,000,000"),
         (lambda: chain(Step(), batch([])), "members", "has 0 members"),
+        (lambda: chain(batch([Step()]), Step()).delay("1h"), "delay", "begins with a batch"),
         (lambda: chain(Step(), batch([Step()], id="b")), "id", "is a link of a chain"),
         (lambda: chain(Step(), batch([Step()] * 1001)), "members", "1,001 members"),
         (lambda: chain(Step(), step(unique=Unique(key=["absent"]))), "unique", "names the member 'absent'"),
