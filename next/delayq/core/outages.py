@@ -15,6 +15,8 @@ LOGIN_PATIENCE: Final = 60.0
 """A process whose login is refused exits after this many seconds, so that its process manager starts it with the new
 password."""
 
+LOGIN_GAP: Final = 30.0
+
 
 class Outages:
     """Remembers errors that have not ended yet. Each error is identified by a text such as "queue w failed".
@@ -76,8 +78,8 @@ class Outages:
 class RefusedLogins:
     """Measures for how long the server has refused the login of a process.
 
-    A refused login is tried again after a second or two. If no login was refused for half of LOGIN_PATIENCE, then the
-    process made no call, or its calls failed for another reason. The time then counts from the next refused login.
+    A refused login is tried again after a second or two. If no login was refused for LOGIN_GAP seconds, the process made
+    no call in this time, or its calls failed for another reason. The time then counts from the next refused login.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,9 +88,9 @@ class RefusedLogins:
         self._last = 0.0
 
     def refused(self) -> bool:
-        """Record a refused login. Return True if all calls of the last LOGIN_PATIENCE seconds were refused."""
+        """Record a refused login. Return True if logins have been refused for LOGIN_PATIENCE seconds, without a successful call."""
         now = self._clock()
-        if self._since is None or now - self._last > LOGIN_PATIENCE / 2:
+        if self._since is None or now - self._last > LOGIN_GAP:
             self._since = now
         self._last = now
         return now - self._since >= LOGIN_PATIENCE

@@ -177,8 +177,8 @@ class Child:
         self._runner.close()
         if refused := self._in_flight.refused():
             logger.warning(
-                "%s not settled, because Redis refused the calls for their queues; the supervisor tries to acknowledge "
-                "those that succeeded and have no result and no changed chain to store; the others run again",
+                "%s not settled, because Redis refused the calls for their queues. The supervisor tries to acknowledge "
+                "jobs that succeeded, if neither a result nor a changed chain must be stored. All other jobs run again",
                 several(refused, "finished job"),
             )
 
@@ -361,10 +361,10 @@ class Child:
         return self._jobs_left is not None and (self._slots.finished() + self._in_flight.running() >= self._jobs_left)
 
     def _read_again(self, oldest: float) -> None:
-        """Re-read the pending jobs, and forget waiting jobs that were not among them.
+        """Re-read the pending jobs. Then forget the waiting jobs whose last read was sent at `oldest` or earlier.
 
-        Forgotten jobs usually belong to other workers by now. If a job is missing only because its queue refused the
-        read, a later replay finds it again.
+        These jobs were not among the pending jobs, so they usually belong to other workers by now. If a job is missing
+        only because its queue refused the read, a later replay finds it again.
         """
         self.complete()
         self._replay()

@@ -136,7 +136,7 @@ class InFlight:
     def arm(self, job: JobInFlight, limit: float | None, *, name: str) -> None:
         """Set how many seconds a running job may run from now on; None = no limit.
 
-        The end of this time and `name`, the job name, are also written into the slot, for the supervisor.
+        The job name, `name`, and the time at which the limit ends are also written into the slot, for the supervisor.
         """
         if limit is not None:
             job.limit = limit

@@ -118,9 +118,9 @@ class Supervisor:
         return self._try("settle jobs of dead children", lambda: self._ended.step(self._children.all, self._clock()))
 
     def _step_alive(self, children: Sequence[ChildProcess]) -> None:
-        """Step each role. After each step, let `Stopping` continue the shutdown, if one has begun.
+        """Step each role. After each step, let `Stopping` begin or continue the shutdown, if there is a cause.
 
-        One step takes long if Redis does not answer, so the end of the turn would be too late for this. If the grace
+        The end of the turn would be too late for this, because a step takes long if Redis does not answer. If the grace
         period is over, skip the other roles, because the children have just been killed.
         """
         for role in self._alive:

@@ -9,7 +9,7 @@
 -- KEYS   failed      zset    id -> time of failure, epoch ms
 -- KEYS   completed   zset    id -> time to forget the job, epoch ms
 -- KEYS   jobs        hash    id -> envelope JSON
--- KEYS   unique      hash    digest -> id of the job that owns the unique key
+-- KEYS   unique      hash    digest -> id of the job that owns the unique key; also rows of windows, see schedule.lua
 -- KEYS   locks       hash    id -> digest of the job's unique key
 -- KEYS   meta        hash    fields schema, lease_ms, delivered, anew and the counters
 --
@@ -29,8 +29,8 @@
 --
 -- * `stream` = `entries`
 -- * `jobs` = `scheduled` + `entries` + `failed` + `completed`
--- * `locks` <= `unique`. This condition finds jobs whose row in the hash `unique` is lost. Another job could take their
---   unique key. The first two conditions do not find such jobs.
+-- * `locks` <= `unique`. `unique` can be larger, because a window can outlive its job. If the row of a job in `unique`
+--   is lost, another job could take its unique key. Only this condition can notice this.
 --
 -- If the counter sum (`counted`) is unchanged since the caller's last call, there is nothing new for the statistics. If
 -- the sum has fallen, the server lost data or the queue was removed.
@@ -93,8 +93,8 @@ end
 local group = find_group(stream)
 local regrouped = 0
 if not group or (delivered and padded(group['last-delivered-id']) < padded(delivered)) then
-  -- If somebody recreated the stream by hand, its last id may be below `delivered`. XSETID then makes Redis give
-  -- new entries ids above `delivered`, so that `delivered` never goes down.
+  -- If somebody recreated the stream by hand, its last id may be below `delivered`. XSETID then raises the
+  -- last id of the stream, so that new entries get ids above `delivered`, and `delivered` never goes down.
   if delivered and padded(last_made()) < padded(delivered) then
     local next_ms = tonumber(string.match(delivered, '%d+')) + 1
     redis.call('XSETID', stream, string.format('%.0f-0', next_ms))

@@ -48,8 +48,8 @@ end, so a short wait lets `resume` take effect soon.
 OFTEN: Final = 0.1
 SELDOM: Final = 0.5
 OFTEN_FOR: Final = 10.0
-"""On a Redis Cluster, an idle child asks for jobs every OFTEN seconds until OFTEN_FOR seconds after the last wait that
-returned a job, or after its start, and then every SELDOM seconds."""
+"""On a Redis Cluster, an idle child asks for jobs every OFTEN seconds during the first OFTEN_FOR seconds after its
+start and after each wait that returned a job. After that, it asks every SELDOM seconds."""
 
 AT_ONCE: Final = 0.05
 """If a wait on a Redis Cluster begins less than this many seconds after the last read of the previous wait, it pauses
@@ -144,11 +144,14 @@ class RedisConsumer:
         return self._switches.at(self.now_ms())
 
     def has_unread(self) -> bool:
-        """Return True if the last call for one of the queues failed, so that this queue may have jobs."""
+        """Return True if the last call for a queue failed. The queue may then have jobs that the child does not see."""
         return self._resting.have_refused()
 
     def has_follow_ups(self) -> bool:
-        """Return True if an outbox has a new record. An outbox that cannot be read counts as empty."""
+        """Return True if an outbox has a record that is younger than RELAY_TIME_MS.
+
+        An outbox that cannot be read counts as empty.
+        """
         since_ms = self.now_ms() - RELAY_TIME_MS
         requests = [has_records_since(self._keys, queue, since_ms) for queue in self._queues]
         return any(outcome is True for outcome in drive(self._executor.run_all(requests)))
@@ -190,8 +193,8 @@ class RedisConsumer:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the queues with a lower priority.
 
         Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
-        is lost. The settlements may then have taken effect. Later errors, of a lower-priority read or of a hand-back of
-        jobs of a paused queue, are not raised.
+        is lost. The settlements may then have taken effect. If a later request fails, which reads queues with a lower
+        priority or hands back jobs of paused queues, its error is not raised.
         """
         try:
             outcomes = drive(self._executor.finish(trip.started))
@@ -367,7 +370,7 @@ class RedisConsumer:
     def _taken(self, queues: Sequence[str], outcomes: Sequence[list[Delivery] | BackendError]) -> list[Delivery]:
         """Return the new jobs from the outcomes of reads. Hand back jobs of paused queues.
 
-        A queue whose read failed rests.
+        If the read of a queue failed, the queue rests.
         """
         known = [self._create_if_missing(queue, outcome) for queue, outcome in zip(queues, outcomes, strict=True)]
         return self._without_paused([job for jobs in self._resting.values(queues, known) for job in jobs])
