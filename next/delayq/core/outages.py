@@ -78,8 +78,8 @@ class Outages:
 class RefusedLogins:
     """Measures for how long the server has refused the login of a process.
 
-    A refused login is tried again after a second or two. If no login was refused for LOGIN_GAP seconds, the process made
-    no call in this time, or its calls failed for another reason. The time then counts from the next refused login.
+    A refused login is tried again after a second or two. If no login was refused for LOGIN_GAP seconds, the process
+    made no call in this time, or its calls failed for another reason. The time then counts from the next refused login.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,7 +88,7 @@ class RefusedLogins:
         self._last = 0.0
 
     def refused(self) -> bool:
-        """Record a refused login. Return True if logins have been refused for LOGIN_PATIENCE seconds, without a successful call."""
+        """Record a refused login. Return True if logins have been refused for LOGIN_PATIENCE seconds."""
         now = self._clock()
         if self._since is None or now - self._last > LOGIN_GAP:
             self._since = now
