@@ -125,7 +125,7 @@ class OutboxRelay:
         if left is not None:
             self._waiting[queue] = left
         error = next((step.error for step in steps if step.error is not None), None)
-        if page.is_more:
+        if page.is_more or any(step.again_in == 0.0 for step in steps):
             return Relayed(relayed, 0.0, error)
         return Relayed(relayed, None if left is None else max(left.again_at - self._clock(), SHORTEST_WAIT), error)
 

@@ -189,7 +189,10 @@ def consumer_name(host: str = "") -> str:
 
 def as_text(code: int) -> str:
     """Return how a process ended, from its exit code: 'exit code 1' or 'signal SIGKILL'."""
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+    if code >= 0:
+        return f"exit code {code}"
+    names = {one.value: one.name for one in signal.Signals}  # most real-time signals have no name
+    return f"signal {names.get(-code, -code)}"
 
 
 def _shares(max_jobs: int | None, processes: int) -> list[int | None]:

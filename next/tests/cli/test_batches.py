@@ -9,7 +9,7 @@ import redis
 from pydantic import SecretStr
 
 from delayq import BatchInfo, DelayQ, Manager, Settings, batch, set_manager
-from delayq.core.errors import BatchNotFound, OutcomeUnknown
+from delayq.core.errors import BatchNotFound, CallRefused, Conflict, OutcomeUnknown
 from delayq.jobs.dispatch import _by_name
 from delayq.manager import current_manager
 from delayq.redis.calls import batches as calls
@@ -175,6 +175,34 @@ def test_cancel_removes_the_waiting_jobs(run: Run, client: DelayQ) -> None:
     (shown,) = lines(run, "show", "b1")
     assert (shown["state"], shown["skipped"], shown["cancelled"] is None) == ("cancelled", 3, False)
     assert [job.name for state in ("scheduled", "ready") for job in client.iter_jobs(state)] == ["clean"]
+
+
+def test_a_cancel_that_could_not_send_the_callbacks_sends_them_when_it_is_repeated(
+    run: Run, client: DelayQ, server: redis.Redis
+) -> None:
+    send("b1", finally_=_by_name("tell", {}).on_queue("calls"))
+    server.delete(KEYS.of_queue("q", "jobs"))  # so that the cancel itself ends the batch
+    server.set(KEYS.of_queue("calls", "jobs"), "another type")
+    refused = run("batch", "cancel", "b1", "--yes").exception
+    assert isinstance(refused, CallRefused)
+    assert refused.hint == "The cancellation of the batch 'b1' is not complete. Cancel the batch again later."
+    server.delete(KEYS.of_queue("calls", "jobs"))
+    assert isinstance(run("batch", "cancel", "b1", "--yes").exception, Conflict)
+    (sent,) = client.stats("calls")
+    assert sent.scheduled + sent.ready == 1
+
+
+def test_show_prints_the_counts_also_when_the_queue_of_a_member_cannot_be_read(
+    run: Run, client: DelayQ, server: redis.Redis
+) -> None:
+    send("b1")
+    server.delete(KEYS.of_queue("q", "jobs"))
+    server.set(KEYS.of_queue("q", "jobs"), "another type")
+    shown = run("batch", "show", "b1", "--json")
+    assert isinstance(shown.exception, CallRefused)
+    about = json.loads(shown.stdout)
+    assert (about["pending"], about["failed_jobs"], about["without_job"]) == (3, [], None)
+    assert "3" in run("batch", "show", "b1").stdout
 
 
 def test_cancel_ends_a_batch_whose_producer_has_died(run: Run, client: DelayQ) -> None:

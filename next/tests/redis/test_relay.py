@@ -492,6 +492,17 @@ def test_a_member_whose_worker_dies_after_the_cancel_does_not_run_again(queue: Q
     assert (again.id, again.is_stopping) == ("one", True)
 
 
+def test_a_batch_with_many_members_is_cancelled_without_a_pause(queue: QueueOnServer) -> None:
+    waiting = [single(f"waits-{n}", delay_ms=HOUR) for n in range(3_000)]
+    open_batch(queue, plan_of(single("bad"), *waiting))
+    (running,) = queue.read()
+    assert queue.fail(running)
+    one = make_relay(queue)
+    while drive(one.relay("orders")).again_in == 0.0:
+        pass
+    assert counts(queue) == (0, 0, 1, 3_000)
+
+
 class CancelsBatch(Mortal):
     """Cancels the batch before a round trip, as another program can, and may then die as a Mortal."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from delayq.worker import children as children_module
 from delayq.worker import sidecar as sidecar_module
-from delayq.worker.children import Children
+from delayq.worker.children import Children, as_text
 from delayq.worker.shared_memory import SlotTable
 from delayq.worker.sidecar import Sidecar
 from tests.support.fakes import FakeClock
@@ -105,3 +105,10 @@ def test_a_sidecar_that_dies_early_is_replaced_later_and_later(forks: list[str])
         sidecar.ended(PID, CRASHED)
         clock.now += 1
     assert len(forks) == 6
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(1, "exit code 1"), (-9, "signal SIGKILL"), (-34, "signal SIGRTMIN"), (-40, "signal 40")]
+)
+def test_the_end_of_a_process_is_named_by_its_exit_code_or_signal(code: int, text: str) -> None:
+    assert as_text(code) == text

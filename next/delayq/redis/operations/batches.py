@@ -130,6 +130,7 @@ class BatchOperations:
         """
         info = await self.require(id)
         if info.finished_ms is not None:
+            await self._catch_up(id)  # an earlier call may have failed before it could send all callbacks
             raise _finished(id)
         noted = await self._note(id, cancel=True)
         if noted.state == "unknown":
@@ -139,9 +140,7 @@ class BatchOperations:
         try:
             await self._catch_up(id)
         except BackendError as error:
-            replace_hint(
-                error, f"Some members of the batch {id!r} are not cancelled yet. Cancel the batch again later."
-            )
+            replace_hint(error, f"The cancellation of the batch {id!r} is not complete. Cancel the batch again later.")
             raise
         return await self.require(id)
 
