@@ -60,7 +60,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def now_ms(self) -> int:
-        """Return the time of the backend, in epoch ms, without asking it."""
+        """Return the time of the backend in epoch ms, without a request to the storage."""
         ...
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
@@ -155,7 +155,7 @@ class LeaseKeeper(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """Return the time of the backend, in epoch ms, without asking it."""
+        """Return the time of the backend in epoch ms, without a request to the storage."""
         ...
 
     def restart_ms(self) -> int:
@@ -279,8 +279,8 @@ class Backend(Protocol):
     """The factory of one driver: it makes the objects that use one storage of jobs.
 
     A Backend is made in the parent process and holds no connection, so that processes can be forked. Each returned
-    object has its own connection. It is opened in the process that called the method, at the latest with the first call
-    of the object.
+    object has its own connection. The connection is opened in the process that called the method, at the latest with
+    the first call of the object.
 
     The parent also forks while it uses its lease keeper and its worker registry. The forked processes inherit these two
     objects, and neither use nor close them. If a storage does not allow open connections to be inherited by a fork
@@ -328,7 +328,7 @@ class Backend(Protocol):
         ...
 
     def lease_keeper(self, queues: Sequence[str]) -> LeaseKeeper:
-        """Make the lease keeper of a supervisor."""
+        """Make the lease keeper of a supervisor. `queues`: the queues of the worker, by priority."""
         ...
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> QueueKeeper:

@@ -170,7 +170,7 @@ def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
     """Prepare an existing envelope for a new job. If `queue` is given, it replaces the queue of the envelope.
 
-    Raises InvalidInput.
+    `delay`: None = due now. Raises InvalidInput.
     """
     try:
         envelope = envelopes.decode(raw)

@@ -192,8 +192,8 @@ def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
 
     delayq batch retry import-2026-11
 
-    Exit code 3: the id is unknown. If a job cannot be retried, the other failed jobs are retried, and then the command
-    prints the error and exits with its code.
+    Exit code 3: the id is unknown. If a job cannot be retried, the other failed jobs are retried. Then the command
+    prints the first error, and exits with the code of this error.
     """
     session = session_of(context)
     retried, progress = 0, Progress("retried")

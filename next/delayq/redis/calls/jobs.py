@@ -194,8 +194,9 @@ def retry(
 ) -> Call[RetryAnswer]:
     """Schedule a failed job again, with no attempts used.
 
-    `fingerprint`: the checksum of the envelope that the caller has read; if the stored envelope has another one, nothing
-    changes. `envelope`: the new envelope. `digest`: the digest of the unique key that the job takes again; '' = none.
+    `fingerprint`: the checksum of the envelope that the caller has read. If the stored envelope has another checksum,
+    nothing changes. `envelope`: the new envelope. `digest`: the digest of the unique key that the job takes again;
+    '' = none.
 
     The call is not repeatable, because the second reply is `refused`.
     """

@@ -30,8 +30,8 @@ def acquire_place(
 ) -> Call[Taken]:
     """Take a place of a concurrency limit for a job. `holder`: queue and id of the job, with a space in between.
 
-    `key`: the key of the limit; '' = the limit has no keys. `expire_ms`: how long the place lasts if nobody frees it. If
-    the call is sent again after a lost reply, the job still has one place.
+    `key`: the key of the limit; '' = the limit has no keys. `expire_ms`: how long the place lasts if nobody frees it.
+    If the call is sent again after a lost reply, the job still has one place.
     """
     roles = f"holders:{key}", "places", "counters"
     return script_call(
