@@ -328,7 +328,7 @@ class Backend(Protocol):
         ...
 
     def lease_keeper(self, queues: Sequence[str]) -> LeaseKeeper:
-        """Make the lease keeper of a supervisor. `queues`: the queues of the worker, by priority."""
+        """Make the lease keeper of a supervisor. `queues`: the queues of the worker."""
         ...
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> QueueKeeper:
