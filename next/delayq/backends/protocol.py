@@ -52,7 +52,7 @@ class Consumer(Protocol[TripT]):
     Threads: `begin`, `complete` and `hand_back` are called by the main thread of the child and, while a slow handler
     runs, by the watchdog thread. Only the watchdog thread calls `store_progress`. A lock of the child prevents
     both threads from completing the same trip. All other calls of the two threads may overlap. Any thread may call
-    `now_ms`. Only the main thread calls the other methods.
+    `now_ms`. The thread that runs a job calls `unlock`. Only the main thread calls the other methods.
     """
 
     def open(self) -> float:
@@ -60,7 +60,7 @@ class Consumer(Protocol[TripT]):
         ...
 
     def now_ms(self) -> int:
-        """Return the time of the backend, in epoch ms, without asking it."""
+        """Return the time of the backend in epoch ms, without a request to the storage."""
         ...
 
     def begin(self, settled: Sequence[Settlement], limit: int) -> TripT:
@@ -121,7 +121,8 @@ class Consumer(Protocol[TripT]):
     def has_unread(self) -> bool:
         """Return True if a queue could not be read. It is then unknown whether the queue has ready jobs.
 
-        The child calls this method after a wait without jobs. A worker with `--stop-when-empty` then exits with code 1.
+        The child calls this method after a wait without jobs. If the answer is True, a worker with `--stop-when-empty`
+        exits with code 1.
         """
         ...
 
@@ -154,7 +155,7 @@ class LeaseKeeper(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """Return the time of the backend, in epoch ms, without asking it."""
+        """Return the time of the backend in epoch ms, without a request to the storage."""
         ...
 
     def restart_ms(self) -> int:
@@ -170,7 +171,7 @@ class LeaseKeeper(Protocol):
         ...
 
     def stop_requests(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that a cancel asked to stop since the last call, without waiting.
+        """Return, without waiting, queue and id of each job that a cancel has asked to stop since the last call.
 
         The list comes from notifications, which can get lost. It only makes a stop faster, because `renew` finds every
         stop request. A storage without notifications returns an empty list.
@@ -187,9 +188,10 @@ class LeaseKeeper(Protocol):
         """Settle the jobs of a dead child: acknowledge `done`, hand back `unstarted`, and carry out `decided`.
 
         `vanished` jobs ran when the child died. Each of them counts one recovery and is delivered again, or fails if it
-        has too many recoveries. Returns the `vanished` jobs that failed. Nobody has read the envelopes of the `done`
-        jobs, so look for a follow-up job of each of them. If the answer to a settlement of `decided` is STOP_ASKED, the
-        keeper itself settles the job as Stopped. One call may handle only a part of the jobs.
+        has too many recoveries. Returns the `vanished` jobs that failed. The supervisor has not
+        read the envelopes of the `done` jobs, so look for a follow-up job of each of them. If the answer to a
+        settlement of `decided` is STOP_ASKED, the keeper itself settles the job as Stopped. One call may handle only a
+        part of the jobs.
 
         The supervisor repeats `pending` and this method until no job of the child is pending, or until a call changes
         nothing. After an error, the supervisor tries again on its next turn.
@@ -200,7 +202,7 @@ class LeaseKeeper(Protocol):
 class QueueKeeper(Protocol):
     """The storage as the mover, the janitor and the relay see it. One thread calls it.
 
-    If a call fails for this queue only, the method raises CallRefused. There is no `open`, so each method must also
+    If a call fails for one queue only, the method raises CallRefused. There is no `open`, so each method must also
     work in an empty storage.
     """
 
@@ -277,8 +279,8 @@ class Backend(Protocol):
     """The factory of one driver: it makes the objects that use one storage of jobs.
 
     A Backend is made in the parent process and holds no connection, so that processes can be forked. Each returned
-    object has its own connection. It is opened in the process that called the method, at the latest with the first call
-    of the object.
+    object has its own connection. The connection is opened in the process that called the method, at the latest with
+    the first call of the object.
 
     The parent also forks while it uses its lease keeper and its worker registry. The forked processes inherit these two
     objects, and neither use nor close them. If a storage does not allow open connections to be inherited by a fork
@@ -326,7 +328,7 @@ class Backend(Protocol):
         ...
 
     def lease_keeper(self, queues: Sequence[str]) -> LeaseKeeper:
-        """Make the lease keeper of a supervisor."""
+        """Make the lease keeper of a supervisor. `queues`: the queues of the worker."""
         ...
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> QueueKeeper:

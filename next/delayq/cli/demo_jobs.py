@@ -1,4 +1,4 @@
-"""The jobs of `delayq demo`. Each one prints its steps."""
+"""The jobs of `delayq demo`. Each job prints its steps."""
 
 import os
 import signal

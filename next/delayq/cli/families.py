@@ -50,7 +50,7 @@ COMMANDS: Final = {
         "Failed jobs", "Failed jobs (dead letters): list, group, retry and delete them.", "failed:failed"
     ),
     "batch": Command("Batches", "Batches of jobs: list, show, cancel and retry them.", "batches:batch"),
-    "limit": Command("Limits", "Limits on running jobs: list them, and free their places.", "limits:limit"),
+    "limit": Command("Limits", "Limits of jobs: list them, and free places.", "limits:limit"),
     "work": Command("Workers", "Run a worker until SIGTERM or Ctrl-C.", "work:work"),
     "move": Command("Workers", "Make due jobs ready without running them, until SIGTERM or Ctrl-C.", "work:move"),
     "workers": Command("Workers", "List the child processes of all workers.", "workers:workers"),

@@ -47,7 +47,11 @@ class Deed:
 
 @dataclass
 class CliSession:
-    """The root options of one run. `given`: options that are settings; None = not given. `quiet`: leave out hints."""
+    """The root options of one run.
+
+    `given`: the values of root options that override settings, by the name of the setting; None = the option was not
+    given. `quiet`: leave out hints.
+    """
 
     given: Mapping[str, object]
     quiet: bool = False

@@ -51,7 +51,7 @@ class DjangoModels:
         return model.pk
 
     def standard_key(self, kind: type, key: Any) -> Any:
-        """Return a key in the form that the database returns. A text, for example, can be a spelling of an int."""
+        """Return a key in the form that the database returns. If keys are ints, for example, "042" becomes 42."""
         return _standard_key(kind, key)
 
     def database_of(self, model: Any) -> str:
@@ -115,7 +115,7 @@ def fresh_connections(job: Any, context: Any) -> Iterator[None]:
 async def own_connections(job: Any, context: Any) -> AsyncIterator[None]:
     """Give an async job a thread of its own for its queries, as Django does for an async request.
 
-    The thread starts with the first query. Afterwards, its connections are closed in the background, so that a
+    The thread starts with the first query. After the job, its connections are closed in the background, so that a
     database that hangs cannot block the event loop.
     """
     async with _OwnThread():

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Final
 
 _given: Final[list[Callable[[], float]]] = []
-"""The clocks that tests have set; the last one is used. A list, because freezegun replaces attributes of modules."""
+"""The clocks that tests have set; the last one is used. They are in a list,
+because freezegun replaces functions that are attributes of a module."""
 
 
 def time() -> float:

@@ -162,7 +162,7 @@ def recount(
 
 
 def refusals_of(envelope: Envelope) -> Refusals | None:
-    """Return how many times in a row limits have refused a job, or None if they did not refuse its last delivery."""
+    """Return how many times in a row limits have refused a job, or None if no limit refused the last delivery."""
     count, _, limit = (envelope.headers or {}).get(REFUSED, "").partition(" ")
     is_number = count.isascii() and count.isdecimal() and len(count) < 10
     return Refusals(int(count), limit) if is_number else None

@@ -42,9 +42,10 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def describe(error: BaseException, *, at_ms: int | None = None, attempt: int | None = None) -> Failure:
-    """Return the record of an exception. A long message is cut at its end, and a long traceback at its start.
+    """Return the record of an exception. A long message is cut at its end.
 
-    The traceback begins with the first frame outside of delayq. If all frames belong to delayq, no frame is left out.
+    The traceback begins with the first frame outside of delayq, or with the first frame if all frames belong to delayq.
+    From a long traceback, only the last 50 frames and the last 16,000 characters are kept.
     """
     return Failure(
         type=_cut(type(error).__name__, MAX_TYPE),
@@ -71,7 +72,10 @@ def encode_open(failure: Failure) -> bytes:
 
 
 def decode(raw: bytes) -> Failure | None:
-    """Read a record, or return None for b''. If the text is not a record, the whole text becomes the message."""
+    """Read a record, or return None for b''.
+
+    If `raw` is not a record, return a failure of the type "unreadable". Its message is this text, which is cut.
+    """
     if not raw:
         return None
     try:

@@ -1,6 +1,6 @@
-"""Generates job ids: UUIDv7 in 26 base32hex characters.
+"""Generates job ids: UUIDv7 in 26 base32hex characters. `derived_id` makes checksums in 32 hex characters instead.
 
-The head of an id is its time, in 10 characters. The tail, in 16 characters, is random except for the fixed bits of a
+The head of a UUIDv7 is its time, in 10 characters. The tail, in 16 characters, is random except for the fixed bits of a
 UUIDv7.
 """
 
@@ -64,8 +64,9 @@ def _one_of(letters: str) -> bytes:
 
 
 def derived_id(job_id: str, position: int) -> str:
-    """Return the id of the job at a position among the jobs that another job adds to its chain or batch.
+    """Return the id of a job that the job `job_id` adds to its chain or batch.
 
-    The same job and position always give the same id. So a job that is run again adds no job twice.
+    `position`: how many jobs the job has added before. The same job and position always give the same id. So a job that
+    is run again adds no job twice.
     """
     return hashlib.blake2b(f"{job_id}\0{position}".encode(), digest_size=16).hexdigest()

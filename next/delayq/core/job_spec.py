@@ -116,7 +116,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 def prepare(spec: JobSpec, options: Options, now_ms: int) -> NewJob:
     """Check a spec and write its envelope.
 
-    Raises InvalidInput. For a job to encrypt, also raises ConfigError if there are no keys, or if the package
+    Raises InvalidInput. If the job must be encrypted, also raises ConfigError if there are no keys, or if the package
     cryptography is not installed.
 
     `now_ms` limits `at` to the next ten years. For a spec with `needs_server_time`, pass the time of the server:
@@ -170,7 +170,7 @@ def spread_out(jobs: Iterable[NewJob], spread_ms: int) -> list[NewJob]:
 def prepare_raw(raw: bytes, options: Options, *, queue: str | None, delay: Duration | None) -> NewJob:
     """Prepare an existing envelope for a new job. If `queue` is given, it replaces the queue of the envelope.
 
-    Raises InvalidInput.
+    `delay`: None = due now. Raises InvalidInput.
     """
     try:
         envelope = envelopes.decode(raw)

@@ -10,6 +10,7 @@ from delayq.core.errors import DelayqError, LoginRefused, OutcomeUnknown
 logger: Final = logging.getLogger("delayq")
 
 EVERY: Final = 5.0
+"""Shortest time between two log lines about the same error, in seconds."""
 
 LOGIN_PATIENCE: Final = 60.0
 """A process whose login is refused exits after this many seconds, so that its process manager starts it with the new

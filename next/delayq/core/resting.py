@@ -14,6 +14,7 @@ T = TypeVar("T")
 NODE: Final = "node"
 
 REST: Final = 1.0
+"""How long a queue rests after an error, in seconds."""
 
 NODE_REST: Final = 2.0
 """How long workers and loops send nothing to a node of a cluster that did not answer, in seconds."""
@@ -29,8 +30,8 @@ queue is damaged.
 class RestingQueues:
     """Remembers which queues failed, so that callers skip them for a while.
 
-    `outages`: logs the errors. Loops of one process share it, so that each error is logged once; None = not shared.
-    `seconds`: how long a queue rests after a failed call.
+    `outages`: logs the errors; the loops of a process share this object, so that each error is logged once. None = not
+    shared. `seconds`: how long a queue rests after a failed call.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Diagnoses of jobs and servers, in sentences. The code here does no I/O; callers pass the facts in."""
+"""Explains in sentences why a job has not run. The code here does no I/O; callers pass the facts in."""

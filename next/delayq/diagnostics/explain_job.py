@@ -114,8 +114,8 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
         )
     elif lease_ms and idle_ms > lease_ms / 2:
         what = (
-            f"{job.consumer} has the job, but has not renewed its lease of {format_duration(lease_ms)} for "
-            f"{rough_duration(idle_ms)}. This consumer has probably died."
+            f"{job.consumer} has the job, but has not renewed the lease for {rough_duration(idle_ms)}. A lease lasts "
+            f"{format_duration(lease_ms)}. This consumer has probably died."
         )
         start = f"Start a worker: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
         wait = rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)
@@ -126,12 +126,13 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
         yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")
     if job.recoveries >= SUSPECT:
         what = (
-            f"Its worker vanished {job.recoveries} times, so the job may have killed it. Therefore the job should run"
+            f"The worker of this job vanished {job.recoveries} times, and the job may be the cause. Therefore the job "
+            "should run"
         )
         wait = f"alone, and first waits for the other jobs of its process, for up to {format_duration(lease_ms)}."
         yield Reason("suspect", f"{what} {wait}", _READ_LOG)
     if job.cancel_asked_ms is not None:
-        yield Reason("stopping", f"A cancel asked the job to stop at {format_instant(job.cancel_asked_ms)}.")
+        yield Reason("stopping", f"At {format_instant(job.cancel_asked_ms)}, a cancel asked the job to stop.")
 
 
 def _switches(facts: Facts) -> Iterator[Reason]:

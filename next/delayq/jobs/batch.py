@@ -2,8 +2,8 @@
 
     batch([ImportPage(page=n) for n in range(40)], then=Publish(), catch=Alarm(), finally_=CleanUp()).dispatch()
 
-A callback is a job too. Each one is sent once: `before` when the batch starts, `catch` at the first failure, `then`
-when all members have succeeded, `finally_` when all members have ended.
+A callback is a job too. Each callback is sent once: `before` when the batch starts, `catch` at the first failure,
+`then` when all members have succeeded, `finally_` when all members have ended.
 """
 
 from collections.abc import Iterable

@@ -52,7 +52,7 @@ class Skip:
 
 
 class SkipIfBatchCancelled:
-    """Skips members and callbacks of a batch that was cancelled. Each one asks Redis before its handler is called."""
+    """Skips members and callbacks of a batch that was cancelled. Each job asks Redis before its handler is called."""
 
     def handle(self, job: RunningJob, next: Next) -> Any:
         """Call the handler, unless the batch of the job was cancelled."""

@@ -116,7 +116,7 @@ class FunctionHandler:
 
 
 class MethodHandler:
-    """A method as a handler of jobs with names like `Mailer@send`. It is called with the context and the payload."""
+    """A method as a handler of jobs with names like `Mailer@send`. The method gets the context and the payload."""
 
     wants_context = True
     has_middleware = False

@@ -172,7 +172,7 @@ class _Begun(msgspec.Struct, frozen=True):
 
 
 def _begun(raw: bytes, standard: Policy, jobs: Registry) -> _Begun | Ran:
-    """Find the handler, and read the payload. If one of them fails, return the outcome."""
+    """Find the handler, and read the payload. If one of these two steps fails, return the outcome."""
     envelope = envelopes.decode(raw)
     policy = standard
     try:

@@ -36,7 +36,7 @@ class RunningJob(msgspec.Struct, frozen=True):
     """The running job, as middleware sees it.
 
     * `context`: the context of the attempt, with id, name, queue, headers and so on.
-    * `data`: the payload as the handler reads it: a dict by field for functions and job classes.
+    * `data`: the decoded payload. For functions and job classes, a dict of converted values by field name.
     * `instance`: the object of a job class; None for a function or method.
     """
 
@@ -74,7 +74,11 @@ class CheckedMiddleware:
         """
 
     def check_start(self, job_name: str) -> None:
-        """Raise InvalidInput if a worker that has loaded the whole application cannot run the job."""
+        """Raise InvalidInput if the worker cannot run the job. The worker calls this at its start.
+
+        Use it for checks that need the whole application, because `use_limit`, for example, may come after the
+        declaration.
+        """
 
 
 def check_middleware(middleware: object) -> tuple[AnyMiddleware, ...]:

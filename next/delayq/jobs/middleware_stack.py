@@ -11,7 +11,7 @@ from delayq.jobs.wrapped import WrappedHandler, finished
 
 
 class HandlerWithMiddleware(WrappedHandler):
-    """A handler with middleware around it. The other methods are those of the handler."""
+    """A handler with middleware around it. All methods except `call` and `call_after` are those of the handler."""
 
     def __init__(self, handler: Handler, middleware: Sequence[AnyMiddleware]) -> None:
         super().__init__(handler)

@@ -43,7 +43,7 @@ class Janitor:
         self._shortest_lease = math.inf
 
     def has_work(self) -> bool:
-        """Return False, because no other loop finds work for this one."""
+        """Return False, because other loops never ask for a step of the janitor."""
         return False
 
     def step(self, hinted: set[str]) -> float:

@@ -57,7 +57,7 @@ class Mover:
         return set(self._due)
 
     def has_work(self) -> bool:
-        """Return False, because no other loop finds work for this one."""
+        """Return False, because other loops never ask for a step of the mover."""
         return False
 
     def step(self, hinted: set[str]) -> float:

@@ -83,7 +83,7 @@ class BatchDuties:
     async def cancel_due(self, steps: Sequence[Step]) -> None:
         """Cancel the waiting members of the batches that these steps must cancel.
 
-        This comes after the jobs of the other duties were sent, because the queue of a member may be out of order.
+        This comes after the jobs of the other duties were sent, because the queue of a member may be damaged.
         """
         for step in steps:
             for batch_id in step.cancels:

@@ -1,12 +1,12 @@
 """Changes the number of shards of a queue that has no jobs.
 
 1. Count the jobs in all old and new shards. If a shard has a job or a record in its outbox, refuse the change.
-2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because no client has this
-   number. A shard that received a job after step 1 refuses this number.
+2. Store the old number plus CHANGING in all shards. From now on, no client can store a job, because the number
+   that a client passes must be the stored number. A shard that received a job after step 1 refuses this number.
 3. Count again, and copy the pause of the first shard to the other shards. If a job arrived after step 1, store the old
    number in all shards again, and refuse the change.
 4. Store the new number in all shards, beginning with the first shard, because clients read the number there. So no
-   shard accepts jobs by the new number before all clients can read it.
+   shard accepts a job that was placed with the new number before all clients can read this number.
 
 If a change is interrupted, no job is lost. Producers wait up to 5 s for the end of the change, and then raise
 BackendUnavailable. To complete the change, make the same change again. A lock lets only one client at a time change
@@ -158,6 +158,6 @@ def must_be_empty(queue: str, holds: Mapping[str, int]) -> None:
             f"The queue {queue!r} is not empty: {', '.join(found)}.",
             hint=f"`delayq clear --queue {queue}` deletes scheduled and ready jobs. "
             f"`delayq failed flush --queue {queue}` deletes failed jobs. Completed jobs are deleted when their "
-            "retention ends, or by the method `forget`. Reserved jobs end in their workers. Records in the outbox are "
-            "deleted while a worker with a mover, or `delayq move`, serves the queue.",
+            "retention ends, or by the method `forget`. Reserved jobs leave the queue when their workers have finished "
+            "them. Records in the outbox are deleted while a worker with a mover, or `delayq move`, serves the queue.",
         )

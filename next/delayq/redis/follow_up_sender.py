@@ -110,8 +110,8 @@ class FollowUpSender:
     def _call_or_wait(self, step: Step, send: Send) -> Call[list[calls.Placed]] | None:
         """Return the call that sends a job, or None if the job cannot be sent from here.
 
-        It cannot be sent if an encryption key is missing, or if the job has an id of its own and a unique key, and its
-        queue has several shards.
+        A unique job of a queue with several shards cannot be sent if it has an id of its own, or if its payload must be
+        encrypted again and this fails, for example because a key is missing.
         """
         try:
             return self._call(send)

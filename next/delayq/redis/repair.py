@@ -4,12 +4,13 @@ Each run has these steps:
 
 1. `tidy` creates missing keys and counts the jobs.
 2. `outside_acks` finds jobs that plain consumers acknowledged with XACK.
-3. `prune` deletes jobs that were kept long enough.
+3. `prune` deletes jobs that were kept long enough, and ended windows of unique keys.
+4. `consumer_remove` removes the consumers of dead children.
 
-If the counts do not match, the data is damaged, which no script can cause. Only in this case, `outside_acks` looks at
-all stream entries. Entries that are not the current entry of a job go to `bury`, which moves an entry to `failed`,
-deletes a surplus copy of a job, or gives the entry back to its job if only the row in `entries` was lost. Then `mend`
-checks all ids.
+If the counts of step 1 do not match, the data is damaged, which no script can cause. Only in this case, `outside_acks`
+looks at all stream entries. Entries that are not the current entry of a job go to `bury`, which moves an entry to
+`failed`, deletes a surplus copy of a job, or gives the entry back to its job if only the row in `entries` was lost.
+Then `mend` checks all ids.
 """
 
 import logging

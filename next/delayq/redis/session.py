@@ -53,7 +53,7 @@ LIST_EVERY: Final = 10.0
 
 
 class Session:
-    """The session of one client. Threads may share a session. If its executor is async, event loops may share it."""
+    """The session of one client. Threads may share a session, and event loops a session with an async executor."""
 
     def __init__(
         self,
@@ -170,7 +170,8 @@ class Session:
             return
         if len(queues) > MAX_SEARCHED:
             raise FoundElsewhere(
-                f"The queue {searched!r} has no job {job_id!r}. The other {len(queues):,} queues were not searched.",
+                f"The queue {searched!r} has no job {job_id!r}. The other {len(queues):,} queues were not searched, "
+                f"because at most {MAX_SEARCHED} queues are searched.",
                 hint="Name the queue with queue=.",
                 id=job_id,
             )
@@ -185,9 +186,10 @@ class Session:
                 hint=failed[0].hint,
             )
         if found:
+            others = " and ".join(f"the queue {name!r}" for name in found)
             verb = "has" if len(found) == 1 else "have"
             raise FoundElsewhere(
-                f"The queue {searched!r} has no job {job_id!r}, but {' and '.join(found)} {verb}.",
+                f"The queue {searched!r} has no job {job_id!r}, but {others} {verb} a job with this id.",
                 hint=f"Name the queue: queue={found[0]!r}.",
                 id=job_id,
                 queues=tuple(found),
@@ -200,8 +202,9 @@ class Session:
     def _note_listing(self, shard: str, listed: bool | BackendError) -> None:
         """Remember that the queue of a shard is on the list.
 
-        If Redis refused to add the queue, log this error once for each queue. If the node of a cluster that has the
-        list did not answer, do not let each job wait for this node.
+        If Redis refused to add the queue, log this error once for each queue. If the cluster node that has the list did
+        not answer, the next attempt comes only after LIST_EVERY seconds, because otherwise each job would wait for this
+        node.
         """
         if not isinstance(listed, BackendError) or isinstance(listed, NodeError):
             self._list_at[shard] = time.monotonic() + LIST_EVERY
@@ -216,8 +219,8 @@ class Session:
         """Send a call, and WAIT or WAITAOF on the same connection, to make sure that the effect is durable.
 
         If the call was sent before and writes nothing this time, WAIT would return at once, although the first effect
-        may not be durable yet. So a mark is written after the call. If the script had to be loaded first, WAIT would
-        run before the script. So the text of the script is sent.
+        may not be durable yet. So a mark is written after the call. The call sends the text of its script instead of
+        the hash. If the server did not know the hash, the script would be loaded and run only after WAIT.
         """
         durability = self.options.durability
         as_text = Call(call.words_with_text(), call.parse, call.repeatable)
@@ -233,8 +236,8 @@ class Session:
         if isinstance(confirmed, BackendError):
             why = str(confirmed)
         elif confirmed < wanted:
-            what = "fsync" if durability.fsync else "replicas"
-            why = f"{confirmed} of {wanted} {what} within {CONFIRM_MS} ms."
+            done = "it was not synced to disk" if durability.fsync else f"{confirmed} of {wanted} replicas confirmed it"
+            why = f"{done} within {CONFIRM_MS} ms."
         else:
             return value
         raise NotConfirmed(

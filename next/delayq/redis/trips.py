@@ -25,8 +25,10 @@ def in_trips(
     """Cut jobs, with their positions, into lists for one call each.
 
     Each list comes with its shard and the number of shards of the queue. A list has at most 250 jobs, and at most 1 MB
-    unless a single job is larger. `key_ring`: the keys for encrypted jobs that get a new id, because their unique key
-    decides the shard. Raises InvalidInput, and the errors of `with_id`.
+    unless a single job is larger. Raises InvalidInput, and the errors of `with_id`.
+
+    `key_ring`: encrypts payloads again for new ids, because an encrypted payload belongs to one id. A job gets a new id
+    if its id is not in the shard of its unique key.
     """
     by_queue: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -40,12 +42,16 @@ def in_trips(
 
 
 def _in_shard_of_key(job: NewJob, count: int, key_ring: KeyRing | None) -> NewJob:
-    """Give a unique job a new id, if its id is not in the shard of its key. Raises InvalidInput for a given id."""
+    """Give a unique job a new id, if its id is not in the shard of its key.
+
+    Raises InvalidInput if the caller chose the id, even if this id is in the right shard.
+    """
     if not job.lock:
         return job
     if job.has_own_id:
         raise InvalidInput(
-            f"The job has the id {job.id!r} and a unique key, but the queue {job.queue!r} has {count} shards.",
+            f"The job has the id {job.id!r} and a unique key, but the queue {job.queue!r} has {count} shards. "
+            "There, only one of the two can decide the shard.",
             hint="Leave out the id or the unique key.",
             field="id",
         )

@@ -125,8 +125,9 @@ class Settings(BaseSettings):
     )
     durability: DurabilityText = Field(
         default="memory",
-        description="Decides when `schedule()` returns. With `memory`, `schedule()` returns when Redis has the job in "
-        "memory. With `fsync`, the job is then also on disk. With `replicas:N`, N replicas then also have a copy.",
+        description="Decides when calls that change a job, such as `schedule()` or `cancel()`, return. With `memory`, "
+        "a call returns when Redis has the change in memory. With `fsync`, the change is then also on disk. With "
+        "`replicas:N`, N replicas then also have the change.",
     )
     encrypt: Annotated[bool, Unit("`true`, `false`")] = Field(
         default=False,

@@ -22,6 +22,7 @@ class FakeJob(msgspec.Struct):
     * `delay_ms`: the time from the call to the due time, in ms; 0 = due at once.
     * `state`: "scheduled" or "ready"; "failed" after `archive`; "absent" after `cancel` or `forget`.
     * `raw`: the envelope, as Redis would get it.
+    * `failure`: the failure that `archive` stores, as JSON; b'' = none.
     """
 
     id: str

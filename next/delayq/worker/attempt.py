@@ -51,7 +51,7 @@ UNLOCK_PAUSE: Final = "1s"
 class Attempt(msgspec.Struct, gc=False):
     """One attempt.
 
-    `job`: the payload, as the handler reads it. `limit`: how many seconds the attempt may run; None = no limit.
+    `job`: the payload, as `Handler.read` returned it. `limit`: how many seconds the attempt may run; None = no limit.
     `context`: the context variables of the attempt. `refusal`: the outcome of a job whose deadline or `retry_until` has
     passed, or whose tries are used up; only its hook `failed` is called; None = the handler is called. `free_key`:
     frees the unique key of the job, right before the handler is called; None = there is no key to free. `is_logged`:
@@ -164,8 +164,9 @@ class Attempts:
         """Read a delivery. Return an attempt, or a settlement if nothing is to be called.
 
         A job may not start if its envelope is unreadable, its handler is unknown, its payload cannot be decrypted or
-        does not fit, a cancel asked it to stop, its deadline or `retry_until` has passed, or its tries are used up. In
-        the last three cases, if the job has a hook `failed`, return an attempt that only calls the hook.
+        does not fit, a cancel asked it to stop, its deadline or `retry_until` has passed, or its tries are used up. If
+        the cause is the deadline, `retry_until` or the tries, and the job has a hook `failed`, return an attempt that
+        only calls the hook.
         """
         try:
             envelope = envelopes.decode(delivery.envelope)

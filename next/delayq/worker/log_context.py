@@ -14,7 +14,7 @@ from delayq.worker.attempt_log import log_members
 
 
 class JobFilter(logging.Filter):
-    """Lets all records pass, and adds the members of the running job that a record does not have."""
+    """Lets all records pass, and adds the four members of the running job, except members that a record already has."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the members, if a job is running in this context."""

@@ -62,8 +62,8 @@ _SLOT_SIZE: Final = -(-(_ORDER + _NEW.size) // 8) * 8
 class SlotState(IntEnum):
     """The state of a job in its slot.
 
-    DONE: the handler has returned, and the job only has to be acknowledged. If it must be settled in another way, for
-    example because its result is kept, the state remains RUNNING.
+    DONE: the handler has returned, and the supervisor could acknowledge the job without data of the child. If the child
+    has such data, for example a result to keep or a failure, the state remains RUNNING.
     """
 
     FREE = 0
@@ -281,7 +281,10 @@ class SlotTable:
         self._floats[_SUSPENDED // 8] += seconds
 
     def count_turn(self) -> None:
-        """Record a turn of the supervisor. After a suspension, call `extend_deadlines` first."""
+        """Record a turn of the supervisor. After a suspension, call `extend_deadlines` first.
+
+        A child that was suspended too waits for this turn, because the time limits are extended by then.
+        """
         self._counts[_TURNS // 8] += 1
 
     def finished(self) -> int:

@@ -74,7 +74,7 @@ class Timeouts:
             ids = ", ".join(f"{view.ref.id} of {queue_of(view.ref.queue)}" for view in overdue)
             logger.warning(
                 "job %s did not stop after its timeout or a cancel; if it goes on, its process is killed when the "
-                "other jobs of the process have finished, or in %g s",
+                "other jobs of the process have finished, at the latest in %g s",
                 ids,
                 NEIGHBOURS_WAIT,
             )

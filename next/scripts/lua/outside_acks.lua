@@ -20,7 +20,7 @@
 --            entry    entry id
 --            id       job id, or '' if the entry has none
 --            verdict  acked    a plain consumer acknowledged the job: call `ack`
---                     again    no worker holds the job: call `hand_back` with unheld = 1
+--                     again    no worker has the job: call `hand_back` with unheld = 1
 --                     garbage  the entry belongs to no job: call `bury`. If `scope` is `all`, the entry may be pending.
 -- COST     O(limit + consumers); reads up to 1 MB of entries, but at least one entry
 --

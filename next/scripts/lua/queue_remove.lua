@@ -30,7 +30,8 @@
 -- COST     O(rows in the deleted keys), mostly in `activity`, with at most 1,441 rows
 --
 -- The set `delayq:queues` is in another Cluster slot, so the script cannot change it. Remove the name of the queue from
--- the set, then call the script again, because a producer may have stored a job in between.
+-- the set before you call the script with `look` = 0. If a number of the reply is not 0, a producer has stored a job in
+-- between: add the name to the set again.
 --
 -- All settings in `meta` and all windows of unique keys are deleted too. If the queue is used again, its new entry ids
 -- are higher than the old ones, unless the clock of the server has gone back.

@@ -20,7 +20,8 @@
 --
 -- RETURNS  {answer, due_ms}
 --            answer  ready      the job is in the stream
---                    scheduled  the job is due now; `promote` will append it
+--                    scheduled  the job is due now; `promote` will append it, or move it to `failed` if its envelope
+--                               is lost
 --                    running    nothing changed: the job is reserved
 --                    failed     nothing changed: the job has failed; use `retry`
 --                    finished   nothing changed: the job is completed
@@ -50,8 +51,9 @@ local has_stream = redis.call('EXISTS', stream) == 1
 local is_full = redis.call('XLEN', stream) >= high_water
 local now_text = string.format('%.0f', now)
 
--- In these cases, the job stays scheduled, and the mover appends it later. This script does not create a missing
--- stream, because only `schedule`, `promote` and `tidy` create a stream together with its group.
+-- In these cases, the job stays scheduled, and the mover appends it later, or fails it if its envelope is lost. This
+-- script does not create a missing stream, because only `schedule`, `promote` and `tidy` create a stream together with
+-- its group.
 if is_paused(known[1], now) or is_full or not has_stream or not envelope then
   local head = head_due(scheduled)
   redis.call('ZADD', scheduled, now_text, id)

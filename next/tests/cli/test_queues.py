@@ -260,7 +260,7 @@ def test_y_is_short_for_yes(run: Run, client: DelayQ) -> None:
         (("queue", "set", "orders", "--shards", "4"), 4, "The queue 'orders' is not empty: 1 scheduled."),
         (("queue", "set", "orders", "--shards", "0"), 2, "--shards is 0. Use a whole number from 1 to 64."),
         (("queue", "set", "orders", "--shards", "65"), 2, "--shards is 65. Use a whole number from 1 to 64."),
-        (("queue", "set", "orders"), 2, "--lease and --shards are both missing. Give one of them."),
+        (("queue", "set", "orders"), 2, "--lease and --shards are both missing. Give at least one of them."),
         (("queue", "show", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "ordres"), 3, "No queue 'ordres' is known."),
         (("queue", "remove", "orders"), 4, "The queue 'orders' is not empty: 1 scheduled."),

@@ -118,7 +118,8 @@ def test_sentences_name_the_value_and_the_next_step() -> None:
     )
     (silent,) = reasons("reserved", consumer="dq:b:2:y", idle_ms=90_000)
     assert silent.what == (
-        "dq:b:2:y has the job, but has not renewed its lease of 30s for 1m30s. This consumer has probably died."
+        "dq:b:2:y has the job, but has not renewed the lease for 1m30s. A lease lasts 30s. This consumer has probably "
+        "died."
     )
     (ready,) = reasons("ready")
     assert ready.what == "The job waits for its turn. The queue orders has 3 ready jobs and up to 2 reserved jobs."
@@ -160,8 +161,8 @@ def test_a_suspect_is_named_with_the_child_that_runs_it() -> None:
     )
     _, suspect = reasons("reserved", consumer="w", idle_ms=3_000, recoveries=2)
     assert suspect.what == (
-        "Its worker vanished 2 times, so the job may have killed it. Therefore the job should run alone, and first "
-        "waits for the other jobs of its process, for up to 30s."
+        "The worker of this job vanished 2 times, and the job may be the cause. Therefore the job should run alone, "
+        "and first waits for the other jobs of its process, for up to 30s."
     )
 
 
@@ -183,7 +184,9 @@ def test_the_limit_is_named() -> None:
 
 def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
     (waits,) = reasons("reserved", consumer="w", idle_ms=25_000)
-    assert waits.what == "w has the job, but has not renewed its lease of 30s for 25s. This consumer has probably died."
+    assert waits.what == (
+        "w has the job, but has not renewed the lease for 25s. A lease lasts 30s. This consumer has probably died."
+    )
     assert waits.next.startswith(
         "If a mover runs, the job is delivered again in about 15s. A mover last served the queue "
     )

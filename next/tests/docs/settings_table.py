@@ -40,6 +40,8 @@ def _kind(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     value = written(field.default, unit_of(field.metadata))
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     return "–" if value in {None, ""} else f"`{value}`"
 
 

@@ -193,7 +193,7 @@ def test_a_job_is_cancelled_and_found_by_its_class(sent: DelayQ) -> None:
     assert CloseOrder.cancel("order-42") == "unknown"
     assert asyncio.run(CloseOrder.afind("order-42")) is None
     CloseOrder(order_id=43).dispatch(id="order-43", queue="vip")
-    with pytest.raises(FoundElsewhere, match="'orders' has no job 'order-43', but vip has"):
+    with pytest.raises(FoundElsewhere, match="'orders' has no job 'order-43', but the queue 'vip' has a job"):
         CloseOrder.cancel("order-43")
     with pytest.raises(FoundElsewhere):
         close_order.find("order-43")

@@ -292,7 +292,9 @@ def test_a_job_of_another_queue_is_found_when_no_queue_is_named(client: Any, ver
     client.schedule("n", id="one", queue="orders", delay="1h")
     client.schedule("n", id="other", queue="mail", delay="1h")
     options = {"delay": "2h"} if verb == "reschedule" else {}
-    with pytest.raises(FoundElsewhere, match=r"but orders has\. Name the queue: queue='orders'") as found:
+    with pytest.raises(
+        FoundElsewhere, match=r"but the queue 'orders' has a job with this id\. Name the queue: queue='orders'"
+    ) as found:
         getattr(client, verb)("one", **options)
     assert (found.value.id, found.value.queues, found.value.field) == ("one", ("orders",), "queue")
     assert client.get("one", queue="orders").state == "scheduled"
@@ -303,7 +305,7 @@ def test_too_many_queues_are_not_searched(client: Any, server: redis.Redis) -> N
     server.sadd("test:queues", *(f"q{n}" for n in range(200)))
     assert client.cancel("one") == "unknown"
     server.sadd("test:queues", "one-more")
-    with pytest.raises(FoundElsewhere, match=r"The other 201 queues were not searched\. Name the queue") as found:
+    with pytest.raises(FoundElsewhere, match=r"The other 201 queues were not searched, because .*\. Name") as found:
         client.cancel("one")
     assert found.value.queues == ()
 

@@ -41,8 +41,8 @@ _NOTES: Final = {
     "end the batch: `delayq batch cancel {id}`.",
     "ended": "Sent before: the job has ended, and a relay records this within seconds if one is running. If another "
     "program deleted the job, end the batch: `delayq batch cancel {id}`.",
-    "next": "Next link: its unique key is taken, or a relay has not yet sent it or recorded its end. The chain then "
-    "goes on by itself.",
+    "next": "Next link: the unique key of this link is taken, or a relay has not yet sent the link, or has not yet "
+    "recorded its end. In all three cases, the chain goes on by itself.",
 }
 """An explanation for each reason why a member has no job. It begins with the text of this reason in the rows."""
 _OF_CANCELLED: Final = (
@@ -136,7 +136,10 @@ def show(context: typer.Context, id: BatchId, json: Json = False) -> None:
 
 
 def _without_job(client: DelayQ, info: BatchInfo) -> tuple[Sequence[MissingJob] | None, BackendError | None]:
-    """Return the pending members without a job; or None, and the error if the queue of a member cannot be read."""
+    """Return the pending members without a job, and None as error.
+
+    If the queue of a member cannot be read, return None and the error.
+    """
     if info.finished_ms is not None:
         return [], None
     try:
@@ -189,8 +192,8 @@ def retry(context: typer.Context, id: BatchId, json: Json = False) -> None:
 
     delayq batch retry import-2026-11
 
-    Exit code 3: the id is unknown. If a job cannot be retried, the other failed jobs are retried, and then the command
-    prints the error and exits with its code.
+    Exit code 3: the id is unknown. If a job cannot be retried, the other failed jobs are retried. Then the command
+    prints the first error, and exits with the code of this error.
     """
     session = session_of(context)
     retried, progress = 0, Progress("retried")

@@ -1,4 +1,4 @@
-"""The group `limit`: limits on running jobs."""
+"""The group `limit`: concurrency limits and rate limits of jobs."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from delayq.core.display import several
 from delayq.core.errors import LimitNotFound
 from delayq.core.json_shapes.limits import FreedShape, LimitShape, UnknownLimitShape
 
-limit = typer.Typer(help="Limits on running jobs: list them, and free their places.", no_args_is_help=True, **PLAIN)
+limit = typer.Typer(help="Limits of jobs: list them, and free places.", no_args_is_help=True, **PLAIN)
 
 
 @limit.command("list")
@@ -43,7 +43,8 @@ def free_places(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the limit.")],
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only places of this key; without it, of all keys.")
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Only places of this key. Default: all keys, at most 1,000."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -51,7 +52,7 @@ def free_places(
 
     delayq limit free mail --key ann
 
-    The jobs that had the places go on running. So while they run, more jobs than the limit can run.
+    The jobs that had the places go on running. Until they end, more jobs can run at once than the limit allows.
     """
     session = session_of(context)
     with session.client() as client, session.audited("limit free", name) as deed:

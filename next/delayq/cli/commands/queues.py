@@ -268,7 +268,7 @@ def set_queue(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Set the lease or the number of shards of a queue.
+    """Set the lease or the number of shards of a queue, or both.
 
     Exit code 4: --shards is refused, because the queue has jobs or unhandled records of ended jobs, or because another
     command is changing the number.

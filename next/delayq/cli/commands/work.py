@@ -99,7 +99,8 @@ def work(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Maximum running time of one attempt, for jobs that set none; 0s = none [DELAYQ_TIMEOUT, else 1m].",
+            help="Maximum running time of one attempt, for jobs that set none; 0s = no limit "
+            "[DELAYQ_TIMEOUT, else 1m].",
             show_default=False,
         ),
     ] = None,

@@ -107,7 +107,9 @@ class WorkerShape:
     """One child process of a worker, as `delayq workers` prints it.
 
     `pid`: the process id; null if the process crashed and its replacement has not started.
-    `supervisor`: the process id of the parent. `state`: 'idle' if no job is running and the child may start jobs.
+    `supervisor`: the process id of the parent. `state`: 'working' = a job is running; 'idle' = no job is running, and
+    the child may start jobs; 'paused' = a signal has paused the worker; 'leaving' = the child is shutting down;
+    'crashed' = the process died, and its replacement has not started.
     `done`: jobs finished since the child started. `held`: jobs that the child has now. `runs`: how many of these are
     running. `running`: up to ten running jobs, the longest-running first.
     """

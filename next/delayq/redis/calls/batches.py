@@ -233,7 +233,7 @@ def _read_opened(reply: list[bytes]) -> Opened:
 
 
 def count_records(keys: Keys, shard: str) -> Call[int]:
-    """Read the number of job-end records that the relay has not carried out yet."""
+    """Read the number of job-end records that the relay has not handled yet."""
     return read("XLEN", keys.of_queue(shard, "outbox"), parse=int)
 
 

@@ -92,7 +92,7 @@ def script_call(
     rows: Iterable[tuple[Word, ...]] = (),
     **arguments: Word,
 ) -> Call[T]:
-    """Return a call of a script. `arguments` have the names that its manual declares; `rows` follow them.
+    """Return a call of a script. `arguments` have the names that the manual of the script declares; `rows` follow them.
 
     Raises TypeError for a missing or unknown name. Names prevent calls with arguments in the wrong order.
     """
@@ -114,7 +114,8 @@ def queue_call(
 ) -> Call[T]:
     """Return a call of a script with the keys of one queue.
 
-    `token` identifies this call, so that a script with the key `once` can recognise it when it is sent again.
+    `token` identifies this call, so that a script with the key `once` can recognise the call when it is sent again.
+    '' = no token.
     """
     script = load(name)
     of_script = keys.of_script(script, queue)

@@ -119,7 +119,7 @@ def hand_back(
     """Hand back jobs that were not started. The call returns True for each job that was handed back.
 
     The list may be shorter than `held`. Then call again with the remaining jobs. `unheld`: the caller is the janitor,
-    and no worker holds the jobs.
+    and no worker has the jobs.
     """
     rows = [(job.id, job.entry) for job in held]
     return queue_call("hand_back", keys, queue, _read_settled, now=now_ms, unheld=int(unheld), rows=rows)
@@ -141,7 +141,7 @@ def reclaim(
 ) -> Call[Reclaimed]:
     """Redeliver the jobs whose lease has expired.
 
-    The call is not repeatable, because a second reply would count other jobs.
+    The call is not repeatable, because the second reply would not count the jobs of the first one.
     """
     return queue_call(
         "reclaim",
@@ -167,7 +167,7 @@ def recover(
 ) -> Call[list[int]]:
     """Redeliver these jobs of a dead process. The call returns a number for each job.
 
-    1 = ready, 2 = failed, 0 = nothing changed; reclaim.lua has the reasons.
+    1 = ready, 2 = failed, 0 = nothing changed; for the reasons, see reclaim.lua.
 
     The list may be shorter than `held`. Then call again with the remaining jobs. `held` must not be empty.
     """

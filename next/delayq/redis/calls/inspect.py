@@ -33,7 +33,11 @@ def get(keys: Keys, queue: str, job_id: str) -> Call[JobInfo | None]:
 
 
 class Row(NamedTuple):
-    """One job, as list.lua returns it. `time`: in epoch ms. `entry`: the id of the stream entry, or b''."""
+    """One job, as list.lua returns it. `entry`: the id of the stream entry, or b''.
+
+    `time`: the due time, or the time of failure of a failed job, or the time at which a completed job is deleted, in
+    epoch ms.
+    """
 
     id: bytes
     time: bytes

@@ -140,8 +140,9 @@ def cancel(
     """Cancel a job that is not delivered yet. With `running`, also ask a running job to stop.
 
     With `ends`, a running job may finish, but does not run again: instead of its next retry or recovery, it ends.
-    `only`: a text that the envelope must contain; otherwise the answer is "unknown". With a `failure` (JSON without its
-    closing brace), the job is archived, that is, moved to the failed jobs.
+    `only`: a text that the envelope must contain; otherwise the answer is "unknown". '' = any envelope. With a
+    `failure` (JSON without its closing brace), the job is archived, that is, moved to the failed jobs. `token`: as in
+    `schedule`.
     """
     return queue_call(
         "cancel",
@@ -162,7 +163,7 @@ def cancel(
 
 
 def reschedule(keys: Keys, queue: str, job_id: str, when: str, *, now_ms: str = "") -> Call[Rescheduled]:
-    """Change the due time of a scheduled or ready job."""
+    """Change the due time of a scheduled or ready job. `when`: '+ms' from now, or epoch ms."""
     return queue_call(
         "reschedule", keys, queue, _read_rescheduled, now=now_ms, queue=queue, wake=keys.wake, id=job_id, when=when
     )
@@ -192,6 +193,10 @@ def retry(
     keys: Keys, queue: str, job_id: str, *, fingerprint: str, envelope: bytes, digest: str, now_ms: str = ""
 ) -> Call[RetryAnswer]:
     """Schedule a failed job again, with no attempts used.
+
+    `fingerprint`: the checksum of the envelope that the caller has read. If the stored envelope has another checksum,
+    nothing changes. `envelope`: the new envelope. `digest`: the digest of the unique key that the job takes again;
+    '' = none.
 
     The call is not repeatable, because the second reply is `refused`.
     """

@@ -30,6 +30,7 @@ def acquire_place(
 ) -> Call[Taken]:
     """Take a place of a concurrency limit for a job. `holder`: queue and id of the job, with a space in between.
 
+    `key`: the key of the limit; '' = the limit has no keys. `expire_ms`: how long the place lasts if nobody frees it.
     If the call is sent again after a lost reply, the job still has one place.
     """
     roles = f"holders:{key}", "places", "counters"
@@ -47,7 +48,10 @@ def acquire_place(
 
 
 def release_place(keys: Keys, name: str, *, holder: str, key: str, expires_ms: int) -> Call[bool]:
-    """Free a place. The call returns False if a later attempt of the job has the place, or if it has expired."""
+    """Free a place. `expires_ms`: the end of the place, as `acquire_place` returned it.
+
+    The call returns False if a later attempt of the job has the place, or if the place has expired.
+    """
     return script_call(
         load("place_release"),
         (keys.of_limit(name, f"holders:{key}"),),

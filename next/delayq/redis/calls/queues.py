@@ -92,9 +92,8 @@ def control(keys: Keys, what: Switch = "", *, for_ms: int = 0, reason: str = "",
 def clear(keys: Keys, queue: str, *, limit: int = CLEAR_LIMIT) -> Call[int]:
     """Delete up to `limit` scheduled and ready jobs.
 
-    The call returns the number of deleted jobs. Repeat the call until this number is 0.
-
-    The call is not repeatable, because the second reply would count other jobs.
+    The call returns the number of deleted jobs. Make further calls until this number is 0. After a lost reply, the
+    call is not sent again (`repeatable=False`), because the second reply would not count the jobs of the first one.
     """
     return queue_call("clear", keys, queue, int, repeatable=False, limit=limit, queue=queue, wake=keys.wake)
 
@@ -102,7 +101,11 @@ def clear(keys: Keys, queue: str, *, limit: int = CLEAR_LIMIT) -> Call[int]:
 def configure(
     keys: Keys, queue: str, *, default_lease_ms: int, lease_ms: int | None = None, shards: int | None = None
 ) -> Call[Configured]:
-    """Set the lease and shards of a queue. The number of shards can change only while the queue has no jobs."""
+    """Set the lease and the number of shards of a queue. None = no change.
+
+    `default_lease_ms`: the lease of a new queue if `lease_ms` is None. The number of shards can change only while the
+    queue has no jobs.
+    """
     return queue_call(
         "queue_configure",
         keys,

@@ -45,7 +45,8 @@ class Tidied(msgspec.Struct, frozen=True, gc=False):
 class OutsideAck(msgspec.Struct, frozen=True, gc=False):
     """An entry that `outside_acks` has found, and the verdict on it; see outside_acks.lua.
 
-    "acked": a plain consumer acknowledged the job. "again": no worker holds the job. "garbage": the entry is not a job.
+    "acked": a plain consumer acknowledged the job. "again": no worker has the job, so it must be delivered again.
+    "garbage": the entry is not a job.
     """
 
     entry: str
@@ -66,7 +67,10 @@ class OutsideAcks(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pruned(msgspec.Struct, frozen=True, gc=False):
-    """The number of deleted completed jobs, failed jobs and windows of unique keys."""
+    """The numbers of deleted completed jobs, failed jobs and windows.
+
+    A window is the time for which a unique key with until="window" is taken.
+    """
 
     completed: int
     failed: int

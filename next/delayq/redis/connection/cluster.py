@@ -42,7 +42,7 @@ class NodeRests(NodeUnavailable):
 class Part(msgspec.Struct, frozen=True):
     """The calls of a trip that one node gets.
 
-    `positions`: their places in the trip; None = an ASKING before a call. `started`: None = the node rests, or has
+    `positions`: their positions in the trip; None = an ASKING before a call. `started`: None = the node rests, or has
     refused the login (`refusal`).
     """
 

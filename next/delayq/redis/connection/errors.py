@@ -72,7 +72,7 @@ _HINTS_OF_LOST: Final = (
         "Check that the server is running. If its port uses TLS, begin the url with rediss instead of redis.",
     ),
 )
-"""Texts of lost connections, and the next step."""
+"""Parts of the texts of connection errors, each with the next step."""
 
 _CODE_OF_TYPE: Final[dict[type, str]] = {
     ClusterDownError: "CLUSTERDOWN",
@@ -112,7 +112,7 @@ the server is not Redis.
 
 ERROR_REPLIES: Final = (ResponseError, BusyLoadingError, AuthenticationError)
 """Errors that redis-py raises for an error reply. The last two of these errors derive from ConnectionError of
-redis-py."""
+redis-py, so catch them before CONNECTION_ERRORS."""
 
 
 def error_reply(error: Exception) -> ResponseError:

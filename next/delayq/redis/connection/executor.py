@@ -16,7 +16,8 @@ T = TypeVar("T")
 class Started(msgspec.Struct, Generic[T], frozen=True):
     """Calls that were sent, and whose replies have not been read yet.
 
-    `connection` is None if sending failed, with the reason in `lost`, or if `calls` is empty.
+    `connection` is None if sending failed, with the reason in `lost`, or if `calls` is empty. For a cluster, it is a
+    list with the part of each node.
     """
 
     calls: Sequence[Call[T]]
@@ -53,6 +54,7 @@ class Executor(ABC):
 
         Raises only errors of the whole round trip. BackendUnavailable means that no call had an effect, because no call
         was sent or all calls only read. OutcomeUnknown means that calls were sent but their replies were lost.
+        LoginRefused means that the server refused the login before any call was sent.
         """
 
     @abstractmethod

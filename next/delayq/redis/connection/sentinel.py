@@ -93,8 +93,8 @@ class Sentinels:
         that did not answer is left out for SENTINEL_REST seconds if another one answers. After SEARCH_TIMEOUT seconds,
         no further sentinel is asked. The time of a slow lookup of a host name does not count, because it has no limit.
 
-        Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the sentinels that answer refuse the login,
-        or do not know the service.
+        Raises ConnectionLost if no sentinel answers. Raises LoginRefused if the servers that answer refuse the login,
+        do not know the service, or are not sentinels.
         """
         refusal: LoginRefused | None = None
         newest: tuple[int, bool, str, int] | None = None

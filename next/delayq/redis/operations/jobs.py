@@ -143,8 +143,8 @@ class JobOperations(OperationsBase[RefT]):
         `queue`: None = the default queue. `data`: a new payload, which is encrypted if the job is; None = keep the
         payload. The outcome of the reference is `scheduled`.
 
-        Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises ConfigError if the job is
-        encrypted and no keys are set for `data`. Raises Conflict if another job owns the unique key of this job, or if
+        Raises JobNotFound, JobNotFailed, PayloadLost, FoundElsewhere and InvalidInput. Raises ConfigError if `data`
+        must be encrypted and no keys are set. Raises Conflict if another job owns the unique key of this job, or if
         other programs change this job again and again. If the reply is lost, the call is not repeated, and
         OutcomeUnknown is raised.
         """

@@ -34,8 +34,9 @@ class QueueOperations(OperationsBase[RefT]):
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """Count the jobs in each state, of one queue or of all queues (None).
 
-        Returns a QueueStats for each queue. If all queues are read and one of them cannot be read, the `error` of this
-        queue has the reason, and its counts are 0, because they were not read. Raises InvalidInput.
+        Returns a QueueStats for each queue. If all queues are read, and one of them cannot be read, the `error` of this
+        queue has the reason, and its counts are 0, because they were not read. If the one queue that you name cannot be
+        read, its error is raised. Raises InvalidInput.
         """
         session = self._session
         names = await self.queues() if queue is None else [check_queue(queue)]
@@ -173,7 +174,7 @@ class QueueOperations(OperationsBase[RefT]):
         return deleted
 
     async def queue_set(self, queue: str, *, lease: Duration | None = None, shards: int | None = None) -> QueueView:
-        """Set the lease or the number of shards of a queue. None = no change.
+        """Set the lease, the number of shards, or both. None = no change.
 
             lease     how long a delivered job belongs to a worker that does not renew the lease: at least 100 ms
                       ('30s', a timedelta). Workers use the new lease after at most a third of the old lease. Until
@@ -190,7 +191,7 @@ class QueueOperations(OperationsBase[RefT]):
         lease_ms = None if lease is None else _lease_ms(lease)
         count = None if shards is None else check_shards(shards)
         if lease_ms is None and count is None:
-            raise InvalidInput("lease= and shards= are both missing.", hint="Give one of them.", field="lease")
+            raise InvalidInput("lease= and shards= are both missing.", hint="Give at least one of them.", field="lease")
         if count is not None:
             await change_shards(self._session, name, count)
             await self._session.executor.run(calls.list_queue(self._session.keys, name))
@@ -230,7 +231,7 @@ class QueueOperations(OperationsBase[RefT]):
         must_be_empty(name, await read_holds(self._session, shards))
         if len(shards) > 1:
             await change_shards(self._session, name, 1)
-        # Remove the name from the list first, because a producer that schedules a job in between adds it again.
+        # Remove the name from the list before the keys. A producer that schedules a job in between adds it again.
         await self._session.executor.run(calls.unlist_queue(keys, name))
         self._session.list_again(name)
         holds = await self._session.executor.run(calls.remove(keys, name, look=False))

@@ -39,7 +39,7 @@ _CONFLICT_HINTS: Final[Mapping[State, str]] = {
 """Hints for ids of jobs that cannot be cancelled."""
 
 REFUSED: Final = ("conflict", "running")
-"""Replies meaning that the job was not stored."""
+"""The answers for a job that was not stored."""
 
 
 class SchedulingOperations(OperationsBase[RefT]):
@@ -190,8 +190,8 @@ class SchedulingOperations(OperationsBase[RefT]):
     async def push_raw(self, envelope: bytes, *, queue: str | None = None, delay: Duration | None = None) -> RefT:
         """Schedule a ready-made envelope, the JSON of a job such as `JobInfo.raw`, under the id that it contains.
 
-        `queue`: None = the queue that the envelope names. `delay`: time until the job is due; None = now. If a job with
-        this id exists, it is kept. Raises the errors of `schedule`.
+        `queue`: None = the queue that the envelope names. `delay`: time until the job is due; None = now. If the
+        queue has a job with this id, that job is kept, and nothing is stored. Raises the errors of `schedule`.
         """
         job = prepare_raw(envelope, self._session.options, queue=queue, delay=delay)
         (ref,) = await self._place_all([job], "keep")

@@ -21,8 +21,8 @@ class SearchOperations(OperationsBase[RefT]):
         fewer than `limit` jobs, or none, although more pages follow. The cursor of the last page is ''. If a queue
         cannot be read, its error is in `errors`, and the page has the jobs of the other queues.
 
-        Raises InvalidInput. If all queues are searched and the node of a Redis Cluster with the list of queues does
-        not answer, BackendUnavailable is raised.
+        Raises InvalidInput for a wrong search, cursor or limit. If the search names no queue, and the cluster node that
+        has the list of queues does not answer, BackendUnavailable is raised.
         """
         check_whole_number("limit", limit, least=1, most=MAX_LOOKS)
         return await (await open_search(self._session, search, cursor=cursor)).page(limit)

@@ -91,7 +91,7 @@ class RedisLeaseKeeper:
         return read_all_pending(self._executor, self._keys, self._queues, consumer, resting=self._resting)
 
     def stop_requests(self) -> list[tuple[str, str]]:
-        """Return queue and id of jobs that a cancel asked to stop since the last call, as far as notifications came."""
+        """Return queue and id of each job that a cancel asked to stop since the last call, if a notification came."""
         return self._stop_hints.wait(0)
 
     def settle_after_death(
@@ -109,7 +109,7 @@ class RedisLeaseKeeper:
         """
         requests: list[tuple[str, Call[Any]]] = []
         for queue, jobs in by_queue(done).items():
-            # Nobody has decoded the envelopes of these jobs, so the script must look for follow-up jobs.
+            # The supervisor has not read the envelopes of these jobs, so the script must look for follow-up jobs.
             acks = [Acked(queue, job.id, job.entry, is_followed=True) for job in jobs]
             requests += [(queue, calls.ack(self._keys, queue, page)) for page in cut(acks)]
         for queue, jobs in by_queue(unstarted).items():

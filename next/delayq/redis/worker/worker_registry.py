@@ -62,7 +62,10 @@ def list_names(keys: Keys) -> Call[list[str]]:
 
 
 def read_worker(keys: Keys, name: str) -> Call[WorkerInfo | None]:
-    """Make the call that reads the description of a child. It returns None for an expired or unreadable description."""
+    """Make the call that reads the description of a child.
+
+    The call returns None if the description has expired or cannot be read.
+    """
 
     def parse(reply: bytes | None) -> WorkerInfo | None:
         try:
