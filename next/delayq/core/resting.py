@@ -46,8 +46,8 @@ class RestingQueues:
         self._until: dict[str, float] = {}
         self._failing: dict[str, dict[str, float]] = {}
         self._refused: set[str] = set()
-        self.failures = self.successes = 0
-        """Number of failed calls, and number of calls of `worked`."""
+        self.failures = self.answers = 0
+        """Number of failed calls, and number of calls that the server has answered, also with an error."""
         self._outages = outages or Outages(clock=clock)
 
     def rest(self, queue: str, error: Exception, *, is_repeated: bool = True) -> None:
@@ -71,6 +71,8 @@ class RestingQueues:
         self._until[queue] = now + self._seconds
         self._refused.add(queue)
         self.failures += 1
+        if not isinstance(error, NodeError | LoginRefused):
+            self.answers += 1
 
     def worked(self, queues: Iterable[str]) -> None:
         """Record successful calls.
@@ -78,7 +80,7 @@ class RestingQueues:
         Log the end of an error if the last failed call was at least QUIET seconds ago. The error of a queue has ended
         when it has ended for all its shards, the error of a node when it has ended for one queue of the node.
         """
-        self.successes += 1
+        self.answers += 1
         if self._refused:
             queues = list(queues)
             self._refused.difference_update(queues)

@@ -10,6 +10,7 @@ from delayq.core.errors import (
     CallRefused,
     ConfigError,
     LoginRefused,
+    NodeUnavailable,
     OutcomeUnknown,
 )
 from delayq.core.resting import REST, RestingQueues
@@ -293,6 +294,25 @@ def test_the_relay_tries_a_queue_with_an_error_again() -> None:
     clock.now += REST
     assert relay.step(set()) == EVERY - REST
     assert keeper.followed == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", [None, CallRefused("WRONGTYPE"), NodeUnavailable("away")])
+def test_an_error_has_ended_when_the_server_answers_a_call(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    clock, keeper = FakeClock(), FakeQueues(a=[-1] * 9)
+    keeper.damaged["a"] = BackendUnavailable("away")
+
+    def wait(seconds: float) -> set[str]:
+        del keeper.damaged["a"]
+        if error is not None:
+            keeper.damaged["a"] = error
+        return clock.wait(seconds)
+
+    run_loops([Mover(keeper, deaf, clock=clock)], wait, lambda: clock.now >= 103, clock=clock)
+    has_ended = "this error has ended: Mover failed" in caplog.messages
+    assert has_ended is not isinstance(error, NodeUnavailable)
 
 
 def test_an_error_has_not_ended_while_a_loop_makes_no_call(caplog: pytest.LogCaptureFixture) -> None:
