@@ -96,6 +96,11 @@ class RestingQueues:
                     del self._failing[what]
                     self._outages.is_over(what, source=self)
 
+    def listed(self, *, is_complete: bool) -> None:
+        """Record that the list of queues was read. `is_complete`: False = the server refused to return it."""
+        if is_complete:
+            self.answers += 1
+
     def rest_unless_away(self, queue: str, error: Exception) -> None:
         """Let a queue rest after an error that affects only this queue. Re-raise an error that affects all queues."""
         if isinstance(error, BackendError) and not isinstance(error, CallRefused | NodeError):

@@ -57,6 +57,7 @@ class Janitor:
             self._shortest_lease = math.inf
         if reclaims or repairs:
             queues = self._keeper.queues()
+            self.resting.listed(is_complete=self._keeper.has_all_queues)
             if repairs:
                 self._unrepaired = set(queues)
             for queue in self.resting.awake(queues):

@@ -70,6 +70,7 @@ class Mover:
         if now >= self._list_at:
             self._due = {queue: self._due.get(queue, now) for queue in self._keeper.queues()}
             self._list_at = now + QUEUES_EVERY
+            self.resting.listed(is_complete=self._keeper.has_all_queues)
         for queue in self.resting.awake(hinted):
             self._due[queue] = now
         for queue, due in self._due.items():

@@ -52,6 +52,7 @@ class Relay:
         if now >= self._all_at:
             self._outboxes.update(self._keeper.queues())
             self._all_at = now + EVERY
+            self.resting.listed(is_complete=self._keeper.has_all_queues)
         self._outboxes.update(queue for queue, again_at in self._again_at.items() if again_at <= now)
         for queue in self.resting.awake(sorted(self._outboxes)):
             self._follow_up(queue)

@@ -305,7 +305,7 @@ def test_an_error_has_ended_when_the_server_answers_a_call(
     keeper.damaged["a"] = BackendUnavailable("away")
 
     def wait(seconds: float) -> set[str]:
-        del keeper.damaged["a"]
+        keeper.damaged.clear()
         if error is not None:
             keeper.damaged["a"] = error
         return clock.wait(seconds)
@@ -313,6 +313,24 @@ def test_an_error_has_ended_when_the_server_answers_a_call(
     run_loops([Mover(keeper, deaf, clock=clock)], wait, lambda: clock.now >= 103, clock=clock)
     has_ended = "this error has ended: Mover failed" in caplog.messages
     assert has_ended is not isinstance(error, NodeUnavailable)
+
+
+def test_an_error_has_ended_when_the_server_has_no_queues(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock, keeper = FakeClock(), FakeQueues()
+    listing = keeper.queues
+
+    def refused() -> list[str]:
+        raise LoginRefused("a wrong password")
+
+    def wait(seconds: float) -> set[str]:
+        keeper.queues = listing  # type: ignore[method-assign]
+        return clock.wait(seconds)
+
+    keeper.queues = refused  # type: ignore[method-assign]
+    janitor = Janitor(keeper, reclaim_every=10, repair_every=60, clock=clock)
+    run_loops([Mover(keeper, deaf, clock=clock), janitor], wait, lambda: clock.now >= 102, clock=clock)
+    assert caplog.messages == ["a wrong password", "calls to Redis succeed again after a refused login"]
 
 
 def test_an_error_has_not_ended_while_a_loop_makes_no_call(caplog: pytest.LogCaptureFixture) -> None:
