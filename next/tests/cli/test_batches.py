@@ -139,7 +139,7 @@ def test_show_explains_a_link_that_waits_for_its_unique_key(run: Run, client: De
     ]
     end = run("batch", "show", "b1")
     assert end.stdout.splitlines()[-1].split(None, 2)[2] == "j2 in queue mails, next link of b1.0"
-    assert "its unique key is taken" in end.stderr
+    assert "the unique key of this link is taken" in end.stderr
     assert "cancel" not in end.stderr
     client.batches.cancel("b1")
     end = run("batch", "show", "b1")

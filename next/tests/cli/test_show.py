@@ -276,8 +276,8 @@ def test_why_names_a_suspect_and_the_jobs_that_wait_for_it(run: Run, url: str, o
     told = run("why", "waits", "--queue", "orders").stdout
     assert "takes no other jobs for up to 30s, because it runs the job suspect of the queue orders" in told
     assert told.count("takes no other jobs") == 1
-    assert "so the job may have killed it" in run("why", "suspect", "--queue", "orders").stdout
-    assert "so the job may have killed it" not in run("why", "innocent", "--queue", "orders").stdout
+    assert "and the job may be the cause" in run("why", "suspect", "--queue", "orders").stdout
+    assert "and the job may be the cause" not in run("why", "innocent", "--queue", "orders").stdout
 
 
 def test_a_cancel_of_a_running_job_tells_that_it_was_asked_to_stop(run: Run, orders: QueueOnServer) -> None:
