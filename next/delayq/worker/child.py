@@ -45,8 +45,8 @@ from delayq.worker.shared_memory import SlotTable
 logger: Final = logging.getLogger("delayq.worker")
 
 IDLE_WAIT: Final = 5.0
-"""Default of `idle_wait`, in seconds. While a child may not fetch, it also waits up to IDLE_WAIT for the end of one of
-its running jobs, whatever `idle_wait` is.
+"""This constant has two uses. It is the default of `idle_wait`, in seconds. It is also the longest wait for the end of
+a running job while the child may not fetch; `idle_wait` does not change this second use.
 """
 
 BUSY_WAIT: Final = 0.02
@@ -178,7 +178,8 @@ class Child:
         if refused := self._in_flight.refused():
             logger.warning(
                 "%s not settled, because Redis refused the calls for their queues. The supervisor tries to acknowledge "
-                "jobs that succeeded, if neither a result nor a changed chain must be stored. All other jobs run again",
+                "jobs that succeeded, if neither a result nor a changed chain must be stored. The other finished jobs "
+                "run again",
                 several(refused, "finished job"),
             )
 
@@ -331,7 +332,11 @@ class Child:
         return since is not None and self._clock() < since + self._lease
 
     def _next_job(self) -> JobInFlight | None:
-        """Return the job to start now, or None. InFlight returns suspects before other jobs."""
+        """Return the job to start now, or None if no job may start.
+
+        While a suspect blocks the child, no job starts before the running jobs have ended, so that the suspect runs
+        alone. `InFlight.next_job` returns suspects first, so no other job overtakes a suspect.
+        """
         job = self._in_flight.next_job()
         if self._in_flight.suspects and self._is_blocked_by_suspect() and self._in_flight.is_running():
             return None
@@ -375,8 +380,8 @@ class Child:
     ) -> None:
         """Free the slots of settled and fenced jobs. Keep the others, to settle them again.
 
-        The others are jobs whose queue refused the call, and jobs that a cancel asked to stop. The latter are then
-        settled as stopped.
+        The others are jobs whose queue refused the call, and jobs that were to be released or to fail although a cancel
+        asked them to stop. These cancelled jobs are then settled as stopped.
         """
         if answers.count(SettleAnswer.SETTLED) == len(answers):
             self._in_flight.free([job for job, _ in finished])

@@ -161,7 +161,8 @@ class Supervisor:
     def _try(self, name: str, step: Callable[[], object]) -> bool:
         """Run a step, log its failure, and return True if it did not fail.
 
-        A step that had nothing to do returns False, which does not count as recovery from an outage.
+        If the step itself returns False, it had nothing to do. `_try` then returns True too, but a logged outage stays
+        open.
         """
         started = self._clock()
         try:

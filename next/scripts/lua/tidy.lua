@@ -30,7 +30,7 @@
 -- * `stream` = `entries`
 -- * `jobs` = `scheduled` + `entries` + `failed` + `completed`
 -- * `locks` <= `unique`. `unique` can be larger, because a window can outlive its job. If the row of a job in `unique`
---   is lost, another job could take its unique key. Only this condition can notice this.
+--   is lost, another job could take the unique key of this job. Only the third condition can detect such a loss.
 --
 -- If the counter sum (`counted`) is unchanged since the caller's last call, there is nothing new for the statistics. If
 -- the sum has fallen, the server lost data or the queue was removed.

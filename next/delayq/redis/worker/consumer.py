@@ -159,8 +159,8 @@ class RedisConsumer:
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for its reply.
 
-        Changed chains are stored before that, in a request of their own. Settlements for resting queues are not sent;
-        `complete` returns NOT_SETTLED for them.
+        If handlers changed chains, first store these chains in a request of its own, and wait for the reply of that
+        request. Settlements for resting queues are not sent; `complete` returns NOT_SETTLED for them.
         """
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
         if any(one.before is not None for one in settling):
@@ -193,8 +193,8 @@ class RedisConsumer:
         """Wait for the reply of a trip. If fewer than `limit` jobs came, read the queues with a lower priority.
 
         Returns an answer or error for each settlement, and the new jobs. Raises BackendError if the reply of the trip
-        is lost. The settlements may then have taken effect. If a later request fails, which reads queues with a lower
-        priority or hands back jobs of paused queues, its error is not raised.
+        is lost. The settlements may then have taken effect. Later requests read queues with a lower priority, or hand
+        back jobs of paused queues. If a later request fails, its error is not raised.
         """
         try:
             outcomes = drive(self._executor.finish(trip.started))
