@@ -115,7 +115,10 @@ class Consumer(Protocol[TripT]):
         ...
 
     def switches(self) -> Switches:
-        """Return the switches, as they were last read. The child uses only the time of the restart request."""
+        """Return the switches, as they were last read.
+
+        The child uses the time of the restart request and, if QueuePaused or QueueResumed has listeners, the pauses.
+        """
         ...
 
     def has_unread(self) -> bool:
@@ -332,7 +335,9 @@ class Backend(Protocol):
         ...
 
     def queue_keeper(self, queues: Sequence[str], *, name: str) -> QueueKeeper:
-        """Make the queue keeper of the loops. `queues`: served even if they are not in the list of queues.
+        """Make the queue keeper of the loops.
+
+        The loops serve all queues in the list of queues, and also `queues`, even if they are not in the list.
 
         `name`: name of the consumer of the relay in the storage.
         """

@@ -77,8 +77,9 @@ class RestingQueues:
     def worked(self, queues: Iterable[str]) -> None:
         """Record successful calls.
 
-        Log the end of an error if the last failed call was at least QUIET seconds ago. The error of a queue has ended
-        when it has ended for all its shards, the error of a node when it has ended for one queue of the node.
+        Log the end of an error if the last failed call was at least QUIET seconds ago. An error of a queue has ended
+        when calls for all shards of the queue succeed again. An error of a node has ended when the calls for one queue
+        of this node succeed again.
         """
         self.answers += 1
         if self._refused:

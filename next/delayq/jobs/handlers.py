@@ -216,8 +216,8 @@ def refuse_generator(
 ) -> None:
     """Raise InvalidInput for a generator function.
 
-    `unwraps`: True = also refuse a generator function behind a decorator, as for handlers. False = accept it, as for
-    hooks, because a decorator may iterate over the generator.
+    `unwraps`: True = also refuse a generator function behind a decorator that uses `functools.wraps`, as for handlers.
+    False = accept it, as for hooks, because a decorator may iterate over the generator.
     """
     plain = inspect.unwrap(function) if unwraps else function
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -240,18 +240,18 @@ def refuse_async(function: Callable[..., Any], *, hint: str = "Remove `async` fr
 def checked_result(result: Any) -> Any:
     """Return the result of a handler. Raises TypeError for a generator or coroutine, whose code has not run.
 
-    The declaration does not refuse a generator function that a decorator hides. A middleware or handler that forgets
-    `await` returns a coroutine.
+    The declaration cannot detect a generator function behind a decorator without `functools.wraps`. A middleware or
+    handler that forgets `await` returns a coroutine.
     """
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError(
-            f"The handler or its middleware returned a coroutine ({result.__qualname__}), so its code did not run. "
-            "Write `return await …`."
+            f"The handler or its middleware returned a coroutine ({result.__qualname__}), and the code of this "
+            "coroutine did not run. In an async function, write `return await …`."
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
-            f"The handler returned a generator ({result.__qualname__}), so its code did not run. "
+            f"The handler returned a generator ({result.__qualname__}), and the code of this generator did not run. "
             "Remove `yield` from the handler, or from the function that its decorator wraps."
         )
     return result
@@ -267,7 +267,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     except NameError as error:
         raise InvalidInput(
             f"An annotation of {origin_of(function)} cannot be read: {error}.",
-            hint="Import the type at run time, outside of `if TYPE_CHECKING`: delayq reads the payload by it.",
+            hint="Import the type at run time, outside of `if TYPE_CHECKING`, because delayq needs the type to read "
+            "the payload.",
             field="data",
         ) from None
 
@@ -285,7 +286,8 @@ def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callabl
     are_contexts = [_is_context(part, parameter, function) for part in parts]
     if any(are_contexts) and len(parts) > 1:
         raise InvalidInput(
-            f"The parameter {parameter} of {origin_of(function)} is annotated as the context or another type.",
+            f"The parameter {parameter} of {origin_of(function)} is annotated with a union of JobContext and another "
+            "type.",
             hint="Annotate the context as JobContext alone.",
             field="data",
         )
@@ -293,7 +295,9 @@ def _is_context(annotation: Any, parameter: inspect.Parameter, function: Callabl
 
 
 def default_of(value: Any) -> Callable[[], Any] | None:
-    """Return a function that returns the default of a parameter or field, or None without a default.
+    """Return a function that returns the default of a parameter or field.
+
+    If there is no default, return None instead of a function.
 
     All calls return the same object, as defaults in Python do.
     """

@@ -169,7 +169,9 @@ class Registry:
                 hint="Give each job its own name.",
                 field="name",
             )
-        warnings.warn(f"The job {name!r} is declared again by {new}; the new declaration replaces it.", stacklevel=4)
+        warnings.warn(
+            f"The job {name!r} is declared again by {new}; the new declaration replaces the old one.", stacklevel=4
+        )
 
 
 def _check_fits(middleware: Sequence[AnyMiddleware], handler: Handler) -> None:

@@ -10,7 +10,8 @@ import warnings
 class Unsent:
     """Belongs to one Dispatch, chain or batch. `what` names it in the warning.
 
-    If `is_used` is still False when this object is garbage-collected, Python issues a RuntimeWarning.
+    If `is_used` is still False when this object is garbage-collected, Python issues a RuntimeWarning, except in a
+    forked process and while the interpreter exits.
     """
 
     __slots__ = ("_process_id", "_what", "is_used")

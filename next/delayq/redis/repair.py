@@ -43,10 +43,10 @@ _SETS: Final = ("scheduled", "failed", "completed")
 _ROLES: Final = ("jobs", "entries", *_SETS)
 
 _DAMAGE: Final = {
-    "again": "jobs that no worker had, ready again (running ones may run twice)",
+    "again": "jobs without a known worker, ready again (a job that still runs may run twice)",
     "garbage": "stream entries without a job, moved to the failed jobs",
     "restored": "payloads restored from the stream",
-    "appended": "jobs without a stream entry, ready again (running ones may run twice)",
+    "appended": "jobs without a stream entry, ready again (a job that still runs may run twice)",
     "scheduled": "jobs without a state, scheduled again",
     "completed": "jobs without a state but with a result, completed",
     "single": "jobs in several states, reduced to one state",

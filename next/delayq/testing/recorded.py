@@ -11,8 +11,8 @@ from delayq.core.encryption import payload_of
 from delayq.manager import current_manager
 
 Shape = str | list[Any]
-"""The names of jobs: a job is its name, a batch is the list of its members, and a member that is a chain of several
-jobs is a list of their names."""
+"""The shape of a link or member, written as names. A job is represented by its name, a batch by the list of its
+members, and a member that is a chain of several jobs by the list of their names."""
 
 
 class FakeJob(msgspec.Struct):

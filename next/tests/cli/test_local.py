@@ -130,7 +130,8 @@ def test_a_time_that_is_refused_starts_no_server(project: Path) -> None:
 def test_up_refuses_a_url(project: Path) -> None:
     error = run("--url", "redis://:s3cret@host", "up", "--app", "shop").exception
     assert str(error) == (
-        "`up` needs the embedded server, but a url is set. Run `delayq work` with the server of DELAYQ_URL."
+        "`up` needs the embedded server, but a url is set. Run `delayq work`, which uses the server of the url. If no "
+        "url is set, set DELAYQ_URL first."
     )
 
 

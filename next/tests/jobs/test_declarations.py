@@ -80,7 +80,7 @@ def test_a_generator_behind_a_decorator_is_an_error_of_the_job(jobs: Registry, f
     ran = run(envelope_of("one", name="feed"), jobs=jobs)
     assert isinstance(ran.error, TypeError)
     assert "returned a generator" in str(ran.error)
-    assert "so its code did not run" in str(ran.error)
+    assert "and the code of this generator did not run" in str(ran.error)
 
 
 def plain(context: JobContext) -> str:
@@ -112,7 +112,7 @@ def test_the_context_is_given_in_each_form_of_its_annotation(jobs: Registry, fun
 def test_a_context_that_may_be_something_else_is_refused(jobs: Registry) -> None:
     def either(context: JobContext | int) -> None: ...
 
-    with pytest.raises(InvalidInput, match=r"as the context or another type\. Annotate the context as JobConte"):
+    with pytest.raises(InvalidInput, match=r"of JobContext and another type\. Annotate the context as Job"):
         job("either", registry=jobs)(either)
 
 
@@ -147,7 +147,8 @@ def test_a_type_of_the_payload_must_be_imported_at_run_time() -> None:
     ran = program("    from decimal import Decimal", "price: Decimal")
     assert ran.stderr.rstrip().splitlines()[-1] == (
         "delayq.core.errors.InvalidInput: An annotation of __main__.close cannot be read: name 'Decimal' is not "
-        "defined. Import the type at run time, outside of `if TYPE_CHECKING`: delayq reads the payload by it."
+        "defined. Import the type at run time, outside of `if TYPE_CHECKING`, because delayq needs the type to read "
+        "the payload."
     )
 
 

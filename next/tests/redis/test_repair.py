@@ -180,8 +180,8 @@ def test_a_stream_that_was_lost_comes_back_with_its_jobs(
     server.delete(STREAM)
     assert repaired(queue).mended == 3
     assert caplog.messages == [
-        "queue orders was damaged, and was repaired: jobs without a stream entry, ready again (running ones may run "
-        "twice): 3. Another program changed its keys, or Redis lost data."
+        "queue orders was damaged, and was repaired: jobs without a stream entry, ready again (a job that still runs "
+        "may run twice): 3. Another program changed its keys, or Redis lost data."
     ]
     assert sorted(delivery.id for delivery in queue.read("dq:b:2:y")) == ["one", "three", "two"]
 
@@ -205,8 +205,8 @@ def test_a_group_that_was_lost_is_told_once(
     assert [repaired(queue).redelivered for _ in range(2)] == [1, 0]
     assert caplog.messages == [
         "queue orders was damaged, and was repaired: consumer group missing or damaged, set to the end of the stream; "
-        "jobs that no worker had, ready again (running ones may run twice): 1. Another program changed its keys, or "
-        "Redis lost data."
+        "jobs without a known worker, ready again (a job that still runs may run twice): 1. Another program changed "
+        "its keys, or Redis lost data."
     ]
 
 

@@ -190,8 +190,8 @@ def cancel(
 
     delayq cancel order-42 --queue orders
 
-    `cancelled` means that the job will never run. Exit code 3: the id is unknown; 4: the job is running, failed or
-    completed. With --running, the exit code is 0 if a running job was asked to stop.
+    `cancelled` means that the job will not run, or not run again. Exit code 3: the id is unknown; 4: the job is
+    running, failed or completed. With --running, the exit code is 0 if a running job was asked to stop.
     """
     session = session_of(context)
     where = session.queue_or_default(queue)
@@ -300,7 +300,7 @@ def archive(context: typer.Context, id: JobId, queue: Queue = None, reason: Reas
 
 @contextmanager
 def _conflict(id: str | None, queue: str, *, as_json: bool) -> Iterator[None]:
-    """If the id or the unique key is taken, print the outcome as JSON if `as_json` is set, and re-raise Conflict."""
+    """If the id or the unique key is taken, re-raise Conflict. With `as_json`, print the outcome as JSON first."""
     try:
         yield
     except Conflict:
@@ -336,7 +336,8 @@ def _sending(
 ) -> Iterator[tuple[Callable[..., JobRef], str]]:
     """Yield the function that sends the job, and the queue of the job.
 
-    Without `queue`, a route or the settings choose the queue. With --app, the declared queue comes first.
+    `queue` decides, if given. Otherwise, the queue comes from the declaration (only with --app), then from a route,
+    then from the settings.
     """
     if app is not None:
         from delayq.cli.declared_jobs import queue_of_declared  # only --app needs the job API, which is slow to import

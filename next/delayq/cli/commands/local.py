@@ -1,4 +1,4 @@
-"""Commands for development, on the embedded server of a project: up, down, demo, listen."""
+"""Commands for development: up and down (embedded server of the project), demo (temporary server), listen."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,8 @@ def up(context: typer.Context, app: App = None, queue: Queues = None) -> None:
     if not settings.uses_embedded:
         why = 'DELAYQ_EMBEDDED is set to "never"' if settings.url is None else "a url is set"
         raise ConfigError(
-            f"`up` needs the embedded server, but {why}.", hint="Run `delayq work` with the server of DELAYQ_URL."
+            f"`up` needs the embedded server, but {why}.",
+            hint="Run `delayq work`, which uses the server of the url. If no url is set, set DELAYQ_URL first.",
         )
     work(context, app=app, queue=queue)
 

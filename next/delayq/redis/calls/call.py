@@ -140,7 +140,10 @@ def _words(
 
 
 def number(reply: bytes | None) -> int | None:
-    """Read a score or a counter, None = none. Numbers of other programs may be fractions, infinite, or other text."""
+    """Convert a score or counter to an int. A fraction is cut off.
+
+    Return None if the value is missing, infinite or not a number, because another program may have written it.
+    """
     if not reply:
         return None
     try:

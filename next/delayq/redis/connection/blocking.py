@@ -25,7 +25,9 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class BlockingLeaf:
-    """A pool of connections for threads. A request takes an idle connection, or opens a new one.
+    """A pool of connections to one server, which several threads can use.
+
+    A request takes an idle connection, or opens a new one.
 
     `wake_fd`: a file descriptor that becomes readable when a signal arrives. A signal interrupts a blocking read, which
     then raises WokenUp.
@@ -134,7 +136,8 @@ class BlockingLeaf:
 def _log_in(connection: AbstractConnection) -> None:
     """Connect and log in. Then send PING, because a server that accepts no more clients says so in its first reply.
 
-    Without PING, this reply would look like the reply to a call, and the call might have had an effect.
+    Without PING, this reply would look like the reply to a call, and delayq would have to assume that the call may have
+    had an effect.
     """
     connection.connect()
     try:

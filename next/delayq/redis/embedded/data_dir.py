@@ -11,9 +11,10 @@ from delayq.settings.model import Settings
 def data_dir_of(settings: Settings) -> Path:
     """Return the data directory for these settings. Nothing is created.
 
-    Without the setting `data_dir`, the directory belongs to a project. The search for the project starts in the
-    directory of the given settings file, or in the working directory. The project is the nearest directory upwards with
-    a delayq.toml or pyproject.toml, else the start directory.
+    Without the setting `data_dir`, each project has its own directory below the user's data directory
+    (`~/.local/share/delayq` by default), not inside the project. The search for the project starts in the directory of
+    the given settings file, or in the working directory. The project is the nearest directory upwards with a
+    delayq.toml or pyproject.toml, else the start directory.
 
     Raises ConfigError if the working directory or home directory is missing.
     """

@@ -74,7 +74,7 @@ class JobOperations(OperationsBase[RefT]):
 
         `queue`: None = the default queue. `running`: if a worker has the job, ask the job to stop. Returns one of
 
-            cancelled    the job will never run
+            cancelled    the job will not run, or not run again
             running      a worker has the job, so the job is not cancelled; with `running`, the job was asked to stop
             finished     the job is completed and kept
             failed       the job has failed for good and is kept

@@ -1,4 +1,4 @@
--- Returns 'failed' or 'completed' for a job in this state, or nil for any other job.
+-- Returns 'failed' if the job has failed, 'completed' if it is completed, and nil otherwise.
 local function end_state(failed, completed, id)
   if redis.call('ZSCORE', failed, id) then
     return 'failed'
