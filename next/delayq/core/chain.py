@@ -25,7 +25,7 @@ MAX_CHAIN_BYTES: Final = 1_000_000
 """Maximum size of the JSON of a chain. Each job of a chain carries all links after it."""
 
 MAX_MEMBERS: Final = 100_000
-"""Maximum number of members of a dispatch of a batch, and of one call that adds members."""
+"""Maximum number of members when a batch is dispatched, and in one call that adds members."""
 
 MAX_BATCH_IN_CHAIN: Final = 1_000
 """Maximum number of members of a batch that is a link of a chain."""
@@ -34,8 +34,8 @@ MAX_BATCH_IN_CHAIN: Final = 1_000
 class Link(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One link of a chain: a job or a batch.
 
-    `job`: the envelope of the job; absent if the link is a batch. `delay_ms` counts from the turn of the link, which is
-    the end of the link before it. `deadline_ms`, `retry_until_ms`: time limits in ms, counted from the due time.
+    `job`: the envelope of the job; absent if the link is a batch. `delay_ms` counts from the turn of the link: the time
+    at which the previous link ended. `deadline_ms`, `retry_until_ms`: time limits in ms, counted from the due time.
     """
 
     job: msgspec.Raw = ABSENT
@@ -55,8 +55,9 @@ class Chain(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class BatchPlan(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A batch: its members, and the jobs to send at the events of the batch.
 
-    `members`: one chain for each member; a member that is a single job is a chain of one link. Redis stores a plan
-    without `members`, because their jobs are sent at once. `after`: the rest of the chain that contains the batch.
+    `members`: one chain for each member; a member that is a single job is a chain of one link. The record of a started
+    batch has no `members`, because the first job of each member is sent at the start. A batch that is still a link of a
+    chain has its members. `after`: the rest of the chain that contains the batch.
     """
 
     id: str
@@ -126,8 +127,8 @@ def job_of(
 ) -> NewJob:
     """Return the job of a link, whose turn is at `now_ms`.
 
-    `when`: the due time, as `schedule.lua` gets it; None = the turn plus the delay of the link. `chain`: the links that
-    follow. `batch`: the batch of the job. `headers` are added to the headers of the link.
+    `when`: the due time for `schedule.lua`, as '+ms' or epoch ms; None = the turn plus the delay of the link. `chain`:
+    the links that follow. `batch`: the batch of the job. `headers` are added to the headers of the link.
 
     The same link and turn always give the same job, because a relay may have to send the job twice. Raises
     UnreadableEnvelope.

@@ -27,8 +27,8 @@ SURELY_SHORT: Final = MAX_ID_BYTES // 4
 """An id with at most this many characters cannot be too long, so its bytes need not be counted."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""A whole number that Lua and every other language represent exactly. The number is checked here, before a script gets
-it, because a script that rejects one job rejects the whole call, which may settle other jobs too."""
+"""A whole number that Lua and every other language represent exactly. Numbers are checked here, before a script gets
+them. A script would reject the whole call because of one wrong number, and this call may also settle other jobs."""
 Span = Annotated[int, msgspec.Meta(ge=0, le=2**51)]
 """A duration. The current time plus two such durations is still a Number."""
 
@@ -121,7 +121,7 @@ def decode(raw: bytes) -> Envelope:
 
 
 def check_id_fits(job_id: str) -> None:
-    """Raise UnreadableEnvelope for an id of more than 255 bytes. Only a program other than delayq can store it."""
+    """Raise UnreadableEnvelope for an id of more than 255 bytes. Only other programs can store such an id."""
     if len(job_id.encode("utf-8", "replace")) > MAX_ID_BYTES:
         raise UnreadableEnvelope(f"The job id has more than {MAX_ID_BYTES} bytes.")
 
@@ -171,7 +171,7 @@ def refusals_of(envelope: Envelope) -> Refusals | None:
 def refresh(raw: bytes, envelope: Envelope, now_ms: int) -> bytes:
     """Return the envelope for the retry of a failed job.
 
-    The counts are 0. Expired time limits are removed, and the headers that delayq itself has added.
+    The counts are 0. Expired time limits and the headers that delayq itself has added are removed.
     """
     changes: dict[str, Any] = {"attempts": 0, "exceptions": None}
     if envelope.retry_until_ms is not None and envelope.retry_until_ms <= now_ms:

@@ -41,7 +41,8 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     `job` has these parts, with a space between them:
 
     * with the word "failed": queue and id of the job that failed
-    * with the word "next": queue of the next job, number of links from the next job on, and id of the next job; or ''
+    * with the word "next": queue of the next job, number of links from the next job on, and id of the next job; '' if
+      the next link is a batch
     * with any other word: ''
     """
 
@@ -55,8 +56,8 @@ class FollowUps(msgspec.Struct, frozen=True, gc=False):
     """The consequences of the end of a job.
 
     `note`: the row for the batch of the job; None = the job has no batch, or is a callback. `jobs`: the jobs to send.
-    `batch`: the next link of the chain, if this link is a batch. `failed`: the headers for `catch` jobs, which describe
-    the failure.
+    `batch`: the batch to start, if the next link of the chain is a batch; otherwise None. `failed`: the headers for
+    `catch` jobs, which describe the failure.
     """
 
     note: Note | None = None
@@ -94,10 +95,10 @@ def follow_ups(ended: str, envelope: bytes, failure: bytes, *, queue: str, now_m
 
 
 def follow_ups_of_unreadable(ended: str, envelope: bytes, failure: bytes, *, queue: str) -> FollowUps:
-    """Return the consequences of the end of a job whose record cannot be read.
+    """Return the consequences of the end of a job if its envelope or its next link cannot be read.
 
-    A member of a batch counts as failed, or as skipped if the job was cancelled. The membership is searched in the text
-    of the envelope. If no membership is found, nothing follows the job.
+    A member of a batch counts as failed, or as skipped if the job was cancelled. The text of the envelope is searched
+    for the membership. If no membership is found, nothing follows the job.
     """
     found = _MEMBERSHIP.findall(envelope)
     try:

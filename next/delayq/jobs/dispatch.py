@@ -43,7 +43,7 @@ _OF_SPEC: Final = frozenset(JobSpec.__struct_fields__)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One job without the options of its dispatch.
+    """One job and its declared `options`, before the options of the dispatch are applied.
 
     `write` returns the payload. `may_go` is called before `write`. If `may_go` returns False, the job is not sent.
     """
@@ -55,7 +55,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Sendable(ABC):
-    """A job that can be dispatched: an object of a job class, or a Dispatch with more options."""
+    """Anything that can be dispatched, such as an object of a job class, or a Dispatch, which is a job with options."""
 
     @abstractmethod
     def _message(self) -> Message: ...
@@ -68,7 +68,9 @@ class Sendable(ABC):
         return Dispatch(self._message(), {**self._said(), **said})  # type: ignore[typeddict-item]
 
     def on_connection(self, connection: str) -> "Dispatch":
-        """Return a Dispatch that uses this connection: a name from `[connections]` in the settings file."""
+        """Return a Dispatch that uses this connection: a name from `[connections]` in the settings file, or from
+        `Manager.define`.
+        """
         return self._with(connection=connection)
 
     def on_queue(self, queue: str) -> "Dispatch":
@@ -115,7 +117,8 @@ class Sendable(ABC):
         `on_conflict`.
 
         With `after_commit` or `within`, the job waits for the commit of a database transaction; see `delayq.within`.
-        The `outcome` of the reference is then "after commit", and its state is "absent".
+        If a transaction is open, the `outcome` of the reference is "after commit", and its state is "absent". If no
+        transaction is open, the job is sent at once.
 
         If `prepare_for_dispatch` of the job returns False, nothing is sent, and the `outcome` of the reference is
         "vetoed". Raises InvalidInput and ConfigError before anything is sent, and the errors of DelayQ.schedule.
@@ -193,9 +196,11 @@ def dispatch_many(jobs: Iterable[Sendable], *, spread: Duration | None = None) -
     """Dispatch many jobs, up to 250 in one round trip, and return their references in the same order.
 
     `spread` is a duration such as "10m": each job gets an additional delay of up to this time. The additional delay is
-    computed from the id of the job, so that a job that is sent again with the same id gets the same delay. All jobs of
-    one connection (and one session, with `within`) are checked before the first of them is sent. Raises the errors of
-    `Job.dispatch`. If a round trip fails, the jobs of earlier round trips are stored.
+    computed from the id of the job, so that a job that is sent again with the same id gets the same delay.
+
+    Jobs with the same connection, `on_conflict` and session are sent as one group. All jobs of a group are checked
+    before the first of them is sent. Raises the errors of `Job.dispatch`. If a round trip fails, the jobs of earlier
+    round trips are stored.
 
         dispatch_many([CloseOrder(order_id=n) for n in orders], spread="10m")
     """

@@ -156,7 +156,11 @@ class _Call(msgspec.Struct):
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """An attempt whose handler is called, unless `refusal` is set: the job has used all its attempts or its time."""
+    """An attempt that is about to start.
+
+    `refusal`: why the handler must not be called, because the job has used all its attempts or its time; None = call
+    the handler.
+    """
 
     call: _Call
     policy: Policy

@@ -57,7 +57,7 @@ class Mover:
         return set(self._due)
 
     def has_work(self) -> bool:
-        """Return False, because other loops never ask for a step of the mover."""
+        """Return False: unlike the relay, the mover gets no work from other loops."""
         return False
 
     def step(self, hinted: set[str]) -> float:

@@ -1,9 +1,9 @@
 """Searches for jobs in several queues. The jobs of all queues are sorted together by time.
 
-A round trip reads the next jobs of all shards of which few jobs have been read ahead. A page ends when it is full, or
-when 2,000 jobs were read. Its cursor is the position of the last checked job in the common order. So the length of the
-cursor does not depend on the number of queues. A job that is added during a search is found if its position is after
-the cursor.
+Jobs are read ahead. If few of them are left for some shards, one round trip reads the next jobs of all these shards. A
+page ends when it is full, or when 2,000 jobs were read. Its cursor is the position of the last checked job in the
+common order. So the length of the cursor does not depend on the number of queues. A job that is added during a search
+is found if its position is after the cursor.
 """
 
 import time
@@ -77,7 +77,11 @@ class Search:
         self._at_a_time = 1
 
     async def page(self, limit: int) -> FoundJobs:
-        """Read the next page, with at most `limit` jobs and 1 MB of envelopes and failures, but at least one job."""
+        """Read the next page.
+
+        The page ends after `limit` jobs, when its envelopes and failures have reached 1 MB, or when MAX_LOOKS jobs were
+        read. So a page can be empty although its cursor is not.
+        """
         self._errors = {}
         held = len(self._ready) + sum(len(one.rows) for one in self._shards)
         self._left = max(MAX_LOOKS - held, 2 * len(self._open()))

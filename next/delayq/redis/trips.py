@@ -16,7 +16,7 @@ from delayq.redis.calls.call import MAX_BYTES, MAX_ROWS
 from delayq.redis.shard_counts import ShardCounts
 
 Row = tuple[int, NewJob]
-"""A job and its position in the list of all jobs of a call."""
+"""A job and its position in the list that the program passed."""
 
 
 def in_trips(

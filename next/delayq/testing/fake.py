@@ -75,19 +75,19 @@ class Fake:
     def assert_pushed_times(self, job: AnyJob, times: int, where: Where | None = None) -> None:
         """Fail unless exactly `times` jobs of this name were sent."""
         sent = len(self.pushed(job, where))
-        _check(sent == times, f"The job {_name_of(job)!r} was sent {sent} times, not {times} times.", self._seen())
+        _check(sent == times, f"Matching jobs {_name_of(job)!r} sent: {sent}, not {times}.", self._seen())
 
     def assert_pushed_on(self, queue: str, job: AnyJob, where: Where | None = None) -> None:
         """Fail unless a job of this name was sent to this queue."""
         found = [one for one in self.pushed(job, where) if one.queue == queue]
-        _check(bool(found), f"No job {_name_of(job)!r} was sent to the queue {queue!r}.", self._seen())
+        _check(bool(found), f"No matching job {_name_of(job)!r} was sent to the queue {queue!r}.", self._seen())
 
     def assert_pushed_with_delay(self, job: AnyJob, delay: Duration, where: Where | None = None) -> None:
         """Fail unless a job of this name was sent with exactly this delay, such as "15m"."""
         wanted_ms = duration_ms(delay)
         found = [one for one in self.pushed(job, where) if one.delay_ms == wanted_ms]
         wanted = format_duration(wanted_ms)
-        _check(bool(found), f"No job {_name_of(job)!r} was sent with a delay of {wanted}.", self._seen())
+        _check(bool(found), f"No matching job {_name_of(job)!r} was sent with a delay of {wanted}.", self._seen())
 
     def assert_not_pushed(self, job: AnyJob, where: Where | None = None) -> None:
         """Fail if a job of this name was sent."""
@@ -100,7 +100,7 @@ class Fake:
     def assert_chained(self, jobs: Sequence[Any]) -> None:
         """Fail unless a chain of exactly these jobs, in this order, was sent.
 
-        A batch in the chain is the list of its members.
+        Write a batch in the chain as the list of its members.
 
         fake.assert_chained([Charge, [PrintLabel, PrintInvoice], Ship])
         """
@@ -113,7 +113,7 @@ class Fake:
     def assert_batched(self, members: Sequence[Any], *, name: str | None = None) -> None:
         """Fail unless a batch of exactly these members, in this order, was sent.
 
-        A member that is a chain is the list of its jobs. `name`: the name of the batch; None = any name.
+        Write a member that is a chain as the list of its jobs. `name`: the name of the batch; None = any name.
 
         fake.assert_batched([ImportPage, ImportPage, [Fetch, Parse]], name="import")
         """

@@ -263,9 +263,9 @@ def test_failed_assertions_list_the_jobs(elsewhere: Manager, delayq_fake: Fake) 
         "No job 'kit.close' that matches `where` was sent.": lambda: delayq_fake.assert_pushed(
             CloseOrder, lambda _: False
         ),
-        "The job 'kit.mail' was sent 1 times, not 2 times.": lambda: delayq_fake.assert_pushed_times(send_mail, 2),
-        "No job 'kit.mail' was sent to the queue 'x'.": lambda: delayq_fake.assert_pushed_on("x", send_mail),
-        "No job 'kit.close' was sent with a delay of 20m.": lambda: delayq_fake.assert_pushed_with_delay(
+        "Matching jobs 'kit.mail' sent: 1, not 2.": lambda: delayq_fake.assert_pushed_times(send_mail, 2),
+        "No matching job 'kit.mail' was sent to the queue 'x'.": lambda: delayq_fake.assert_pushed_on("x", send_mail),
+        "No matching job 'kit.close' was sent with a delay of 20m.": lambda: delayq_fake.assert_pushed_with_delay(
             CloseOrder, "20m"
         ),
         "The job 'kit.mail' was sent.": lambda: delayq_fake.assert_not_pushed(send_mail),

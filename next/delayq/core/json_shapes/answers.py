@@ -39,7 +39,10 @@ class ScheduledJobShape:
 
 @dataclass(frozen=True, slots=True)
 class MovedJobShape:
-    """Answer of `delayq reschedule` and `delayq run-now`. These commands do not read the name of the job."""
+    """Answer of `delayq reschedule` and `delayq run-now`.
+
+    There is no `name`, because these commands do not read the envelope.
+    """
 
     id: str
     queue: str
@@ -58,9 +61,12 @@ class MovedJobShape:
 class OutcomeShape:
     """Answer of `delayq cancel`, `archive`, `failed retry` and `failed forget`.
 
-    Also the answer of `reschedule` and `run-now` if the job is unknown or its state does not allow the change, of
-    `failed show` if the job has not failed, of `schedule` if `--on-conflict` refuses the job, and of `schedule`,
-    `reschedule` and `run-now` if the reply of Redis was lost.
+    Also the answer of other commands in these cases:
+
+    reschedule, run-now              the job is unknown, or its state does not allow the change
+    failed show                      the job has not failed
+    schedule                         `--on-conflict` refuses the job
+    schedule, reschedule, run-now    the reply of Redis was lost
 
     These outcomes need an explanation:
 

@@ -118,7 +118,10 @@ def configure(
 
 
 def remove(keys: Keys, queue: str, *, look: bool) -> Call[Holds]:
-    """Remove an empty queue, and return the number of jobs and records in it. With `look`, only return the numbers."""
+    """Remove the queue if it is empty. In any case, return its numbers of jobs and records.
+
+    With `look`, only return the numbers.
+    """
     return queue_call("queue_remove", keys, queue, lambda reply: Holds(*reply), reads_only=look, look=int(look))
 
 

@@ -77,8 +77,8 @@ class EmbeddedServer:
     def check_data(self) -> None:
         """Raise BackendUnavailable if the data directory does not exist.
 
-        Calls and commands that need existing data check this before they start the server: in a wrong directory, they
-        would otherwise create an empty queue. Raises ConfigError too.
+        Calls and commands that need existing data check this before they start the server. Otherwise they would create
+        an empty data directory if the working directory is wrong. Raises ConfigError too.
         """
         with _usable(self.data_dir):
             has_data = self.data_dir.is_dir()
