@@ -28,7 +28,8 @@
 -- consumer of delayq is deleted, its entries look as if they had been acknowledged. To deliver a job twice is better
 -- than to lose the job. So the verdict is `acked` only if the group has a plain consumer, and if no consumer of delayq
 -- has vanished since the last full pass. `renew` records the consumers of delayq in `meta`. A recorded consumer that is
--- missing in the group has vanished. For entries up to the id `anew` (see `tidy`), the verdict is always `again`.
+-- missing in the group has vanished. Entries up to the id `anew` may never have been processed, because the group was
+-- repaired (see `tidy`). Their verdict is `again` instead of `acked`.
 --
 -- Handle each page before you ask for the next one. On the last page, the script deletes the fields `vanished` and
 -- `anew` if they have not changed since the first page, and if the last page found nothing. For this comparison, pass

@@ -17,9 +17,9 @@
 --            0 held        nothing changed, except for a counter: `held` jobs have all places
 -- COST     O(log(places)), and O(1) for each place that has expired
 --
--- A job may already have a place, because its earlier attempt has died or the reply to its earlier call was lost. The
--- job then keeps this place with a new expiry time, and the call is not counted as granted again. A full server refuses
--- the script, so that no job runs without a place.
+-- A job may already have a place, because the worker of its earlier attempt has died or the reply to its earlier call
+-- was lost. The job then keeps this place with a new expiry time, and the call is not counted as granted again. A full
+-- server refuses the script, so that no job runs without a place.
 
 -- 1. Look for a place.
 
@@ -31,7 +31,8 @@ if not has_place and held >= limit then
   return { 0, held }
 end
 
--- 2. Take it. The first command needs memory. The other commands also remove expired places.
+-- 2. Take the place. ZADD comes first, because a full server refuses the script at ZADD, before anything has changed.
+-- Then remove expired places, and set the expiry times of both keys.
 
 local expires = now + expire_ms
 redis.call('ZADD', holders, string.format('%.0f', expires), holder)

@@ -1,5 +1,5 @@
--- Converts `when` to a due time in epoch ms. '+delay_ms' counts from `now`. A due_ms in the past becomes `now`. Returns
--- nil if `when` is not valid.
+-- Converts `when` to a due time in epoch ms. `when` is '+delay_ms', which counts from `now`, or a time in epoch ms. A
+-- time in the past becomes `now`. Returns nil if `when` is not valid.
 local function due_time(when, now)
   local due = tonumber(when)
   if due and string.sub(when, 1, 1) == '+' then
