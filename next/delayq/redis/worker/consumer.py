@@ -159,7 +159,7 @@ class RedisConsumer:
     def begin(self, settled: Sequence[Settlement], limit: int) -> Trip:
         """Send settlements and a read of up to `limit` new jobs in one request, without waiting for its reply.
 
-        If handlers changed chains, first store these chains in a request of its own, and wait for the reply of that
+        If handlers changed chains, first store these chains with a separate request, and wait for the reply of that
         request. Settlements for resting queues are not sent; `complete` returns NOT_SETTLED for them.
         """
         settling = [one for one in settling_calls(self._keys, settled) if not self._resting.is_resting(one.queue)]
