@@ -23,7 +23,7 @@ _CANDIDATES: Final = (
     r"`[^`\n]*`",
     r"(?<![\w-])[\w-]{16,}",  # a UUID, a token, or a long word
     r"\b0x[0-9a-fA-F]+\b",
-    r"\b[0-9a-f]{8,}\b",  # a short hash, or a word such as "defaced"
+    r"\b[0-9a-f]{8,}\b",  # a short hash
     r"\d+(?:[-.,:/]\d+)*",  # a number, a date, an address
 )
 _CANDIDATE: Final = re.compile("|".join(_CANDIDATES))

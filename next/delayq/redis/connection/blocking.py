@@ -122,7 +122,7 @@ class BlockingLeaf:
             raise WokenUp
 
     def _check_mode(self, connection: AbstractConnection) -> None:
-        """Raise LoginRefused if the server is a sentinel or a node of a cluster, before anything else is sent."""
+        """Raise LoginRefused if the server is a sentinel or a node of a cluster, before any call is sent."""
         connection.send_packed_command([HELLO], check_health=False)
         check_mode(self._read(connection), self.where)
 
