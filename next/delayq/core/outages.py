@@ -16,7 +16,10 @@ LOGIN_PATIENCE: Final = 60.0
 """A process whose login is refused exits after this many seconds, so that its process manager starts it with the new
 password."""
 
-LOGIN_GAP: Final = 30.0
+LOGIN_GAP: Final = 10.0
+"""After this many seconds without a refused login, the time of LOGIN_PATIENCE begins anew. A refused login is tried
+again after a second or two.
+"""
 
 
 class Outages:
@@ -79,8 +82,8 @@ class Outages:
 class RefusedLogins:
     """Measures for how long the server has refused the login of a process.
 
-    A refused login is tried again after a second or two. If no login was refused for LOGIN_GAP seconds, the process
-    made no call in this time, or its calls failed for another reason. The time then counts from the next refused login.
+    If no login was refused for LOGIN_GAP seconds, the server accepted the login in this time, the process made no call,
+    or its calls failed for another reason. The time then counts from the next refused login.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

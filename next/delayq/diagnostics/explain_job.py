@@ -110,7 +110,7 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
         yield Reason(
             "acknowledged",
             "A consumer acknowledged the job with a plain XACK.",
-            "A janitor settles the job in its next check.",
+            "In its next check, a janitor settles the job, or delivers it again if the acknowledgement is in doubt.",
         )
     elif lease_ms and idle_ms > lease_ms / 2:
         what = (
@@ -119,8 +119,8 @@ def _reserved(facts: Facts) -> Iterator[Reason]:
         )
         start = f"Start a worker: `delayq work --app MODULE --queue {job.queue}`, or `delayq move`."
         wait = rough_duration(max(lease_ms - idle_ms, 0) + lease_ms // 3)
-        visit = f"A mover last served the queue {rough_duration(_mover_age_ms(facts.stats))} ago."
-        again = f"If a mover runs, the job is delivered again in about {wait}. {visit}"
+        visit = f"a mover last served the queue {rough_duration(_mover_age_ms(facts.stats))} ago."
+        again = f"If a janitor runs, the job is delivered again in about {wait}. Janitors run beside movers: {visit}"
         yield Reason("lease-silent", what, start if _is_mover_silent(facts.stats) else again)
     else:
         yield Reason("running", f"{job.consumer} has the job, and renewed its lease {rough_duration(idle_ms)} ago.")

@@ -188,7 +188,7 @@ def test_a_silent_lease_needs_a_worker_only_if_no_mover_runs() -> None:
         "w has the job, but has not renewed the lease for 25s. A lease lasts 30s. This consumer has probably died."
     )
     assert waits.next.startswith(
-        "If a mover runs, the job is delivered again in about 15s. A mover last served the queue "
+        "If a janitor runs, the job is delivered again in about 15s. Janitors run beside movers: a mover last served "
     )
     (stuck,) = reasons("reserved", consumer="w", idle_ms=25_000, stats={"mover_tick_ms": NOW - 60_000})
     assert stuck.next == "Start a worker: `delayq work --app MODULE --queue orders`, or `delayq move`."

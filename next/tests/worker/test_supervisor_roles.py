@@ -287,6 +287,19 @@ def test_the_supervisor_calls_no_backoff_function(child: ChildUnderTest, ends: s
     assert (settled.delay_ms, called) == (7_000, [])
 
 
+def end_of_killed(child: ChildUnderTest, registry: Registry, part: Part) -> Released:
+    """Let a job exceed its timeout in this part of its code. Return the settlement after its child was killed."""
+    held = child.hold(SlotState.RUNNING)
+    child.slots.mark_part(0, part)
+    child.die(Ending.TIMEOUT, held[0])
+    keeper = FakeKeeper(*held)
+    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
+    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
+    (settled,) = keeper.decided
+    assert isinstance(settled, Released)
+    return settled
+
+
 class Proxy:
     """Runs code for each attribute, as lazy objects of applications do."""
 
@@ -308,14 +321,7 @@ def test_the_supervisor_reads_no_attribute_of_a_backoff_object(child: ChildUnder
         pass
 
     Proxy.is_declared = True
-    held = child.hold(SlotState.RUNNING)
-    child.slots.mark_part(0, Part.BACKOFF)
-    child.die(Ending.TIMEOUT, held[0])
-    keeper = FakeKeeper(*held)
-    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
-    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
-    (settled,) = keeper.decided
-    assert isinstance(settled, Released)
+    settled = end_of_killed(child, registry, Part.BACKOFF)
     assert b"The backoff function Proxy of the job did not return" in settled.failure
 
 
@@ -342,14 +348,7 @@ def test_a_timeout_names_the_code_that_hung_after_the_handler(
         pass
 
     monkeypatch.setattr(registry.get("ok"), "has_failed_hook", True)
-    held = child.hold(SlotState.RUNNING)
-    child.slots.mark_part(0, part)
-    child.die(Ending.TIMEOUT, held[0])
-    keeper = FakeKeeper(*held)
-    recovery = Attempts(registry, now_ms=lambda: 1_800_000_000_000)
-    CrashRecovery(keeper, recovery.end_of_killed).step([child.process], child.clock())
-    (settled,) = keeper.decided
-    assert isinstance(settled, Released)
+    settled = end_of_killed(child, registry, part)
     assert named in settled.failure.decode()
 
 
